@@ -1,0 +1,3 @@
+//! BPF.
+#![no_std]
+#![no_main]

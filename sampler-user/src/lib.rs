@@ -1,0 +1,4 @@
+//! Exact per-thread counters and conserved sampling for Linux.
+
+pub mod model;
+pub mod output;

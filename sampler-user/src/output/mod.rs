@@ -1,0 +1,1 @@
+//! The forms in which results leave: recordings, tables, JSON, CSV.
