@@ -1,4 +1,5 @@
 //! Exact per-thread counters and conserved sampling for Linux.
 
+pub mod capture;
 pub mod model;
 pub mod output;

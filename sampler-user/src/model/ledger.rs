@@ -1,0 +1,488 @@
+//! The books of a session: what the programs report is entered here, and a [`Report`] drawn up.
+//!
+//! A thread's counts have one author, the BPF programs: a live thread's come by [`Snapshot`], a
+//! finished one's by its final counts. A process's samples are added up here from those that arrive,
+//! so that the second conservation law is a check and no identity. Finished threads are folded by
+//! name at once, so that memory does not grow with them.
+
+use super::event::{Event, Source};
+use super::record::Comm;
+use super::report::{
+    Descriptors, ExitedGroup, Losses, Process, ProcessCount, Report, Thread, ThreadCount,
+};
+use super::snapshot::{ProcessEnd, Snapshot, ThreadCounts};
+use rustc_hash::{FxHashMap, FxHashSet};
+use sampler_common::abi::{self, EventCounts, cause, flag};
+
+/// Name of the group of finished threads whose final counts were lost on the way.
+const UNDELIVERED: &[u8] = b"[not delivered]";
+
+/// A thread that is there, as `/proc` shows it.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Present {
+    /// Its process.
+    pub tgid: u32,
+    /// The thread.
+    pub tid: u32,
+    /// Its name.
+    pub comm: Vec<u8>,
+    /// When it started: `CLOCK_MONOTONIC`, nanoseconds, to the resolution of `/proc`.
+    pub start_ns: u64,
+    /// The letter of its state.
+    pub state: char,
+}
+
+/// What to enter, and how.
+#[derive(Clone, Debug, Default)]
+pub struct Options {
+    /// The events.
+    pub events: Vec<Event>,
+    /// List finished threads one by one.
+    pub all_threads: bool,
+}
+
+/// The books.
+#[derive(Debug, Default)]
+pub struct Ledger {
+    options: Options,
+    processes: FxHashMap<u32, Entry>,
+    losses: Losses,
+    /// Threads that ended since [`open_snapshot`](Self::open_snapshot): a snapshot may still show
+    /// them as alive.
+    ended: FxHashSet<(u32, u64)>,
+    /// The same for processes.
+    ended_processes: FxHashSet<u32>,
+    interval: bool,
+}
+
+#[derive(Debug, Default)]
+struct Entry {
+    comm: Vec<u8>,
+    ended: bool,
+    sampled: Vec<u64>,
+    totals: abi::Process<u64>,
+    finished: FxHashMap<Vec<u8>, ExitedGroup>,
+    finished_threads: Vec<Thread>,
+    /// Counts of finished threads, whole lives; how many they were.
+    delivered: Vec<ThreadCount>,
+    delivered_threads: u64,
+    /// What earlier intervals have reported: of live threads, and of the process.
+    reported: FxHashMap<(u32, u64), Vec<ThreadCount>>,
+    reported_totals: abi::Process<u64>,
+}
+
+impl Ledger {
+    /// Empty books.
+    pub fn new(options: Options) -> Self {
+        Self { options, ..Self::default() }
+    }
+
+    /// A process is measured, and has this name.
+    pub fn add_process(&mut self, tgid: u32, comm: &[u8]) {
+        comm.clone_into(&mut self.entry(tgid).comm);
+    }
+
+    /// A measured process has a child, which is measured too and has its name until it calls `exec`.
+    pub fn add_child(&mut self, tgid: u32, parent_tgid: u32) {
+        let comm = self.processes.get(&parent_tgid).map(|parent| parent.comm.clone());
+        self.add_process(tgid, &comm.unwrap_or_default());
+    }
+
+    /// The process is in the books.
+    pub fn has_process(&self, tgid: u32) -> bool {
+        self.processes.contains_key(&tgid)
+    }
+
+    /// The processes in the books that have not ended.
+    pub fn live_processes(&self) -> impl Iterator<Item = u32> {
+        self.processes.iter().filter(|(_, entry)| !entry.ended).map(|(&tgid, _)| tgid)
+    }
+
+    /// A thread has a new name. That of its main thread is the process's.
+    pub fn rename(&mut self, comm: &Comm) {
+        if comm.stamp.tgid == comm.stamp.tid
+            && let Some(entry) = self.processes.get_mut(&comm.stamp.tgid)
+        {
+            comm.comm.clone_into(&mut entry.comm);
+        }
+    }
+
+    /// A sample has arrived.
+    pub fn enter_sample(&mut self, tgid: u32, event: usize, weight: u64, truncated: bool) {
+        self.losses.truncated_chains += u64::from(truncated);
+        if let Some(sampled) = self.entry(tgid).sampled.get_mut(event) {
+            *sampled += weight;
+        }
+    }
+
+    /// A thread has ended.
+    pub fn enter_thread_end(&mut self, thread: &ThreadCounts) {
+        let key = (thread.tid, thread.start_ns);
+        self.ended.insert(key);
+        let counts = self.thread_counts(&thread.events);
+        let all_threads = self.options.all_threads;
+        let entry = self.entry(thread.tgid);
+        let since = match entry.reported.remove(&key) {
+            Some(before) => subtract(&counts, &before),
+            None => counts.clone(),
+        };
+        entry.delivered_threads += 1;
+        add(&mut entry.delivered, &counts);
+        if all_threads {
+            entry.finished_threads.push(finished_thread(thread, since));
+        } else {
+            let group = entry.finished.entry(thread.comm.clone()).or_insert_with(|| ExitedGroup {
+                comm: thread.comm.clone(),
+                ..ExitedGroup::default()
+            });
+            group.threads += 1;
+            group.samples += thread.samples;
+            add_finished(&mut group.counts, &since);
+        }
+    }
+
+    /// A process has ended.
+    pub fn enter_process_end(&mut self, end: &ProcessEnd) {
+        self.ended_processes.insert(end.tgid);
+        let entry = self.entry(end.tgid);
+        entry.ended = true;
+        entry.totals = end.totals;
+    }
+
+    /// The kernel dropped side-band records.
+    pub fn enter_dropped(&mut self, records: u64) {
+        self.losses.sideband_records += records;
+    }
+
+    /// The kernel stopped an event for a while.
+    pub fn enter_throttle(&mut self) {
+        self.losses.throttled += 1;
+    }
+
+    /// Something arrived that could not be understood.
+    pub fn enter_unknown(&mut self) {
+        self.losses.unknown_records += 1;
+    }
+
+    /// A snapshot is about to be taken. What has ended by then must have been entered before
+    /// [`report`](Self::report) is called with it.
+    pub fn open_snapshot(&mut self) {
+        self.ended.clear();
+        self.ended_processes.clear();
+    }
+
+    /// Draws up what has been counted: since the last [`close_interval`](Self::close_interval), or
+    /// in all. `present` are the threads of the measured processes as `/proc` shows them; `last` says
+    /// that nothing more will come, so that what was lost on the way shows.
+    pub fn report(
+        &mut self,
+        snapshot: &Snapshot,
+        present: &[Present],
+        duration_ns: u64,
+        last: bool,
+    ) -> Report {
+        self.enter_totals(snapshot);
+        let mut processes: Vec<Process> = self
+            .processes
+            .iter()
+            .map(|(&tgid, entry)| self.process(tgid, entry, snapshot, present, last))
+            .collect();
+        processes.sort_by_key(|process| process.tgid);
+        Report {
+            duration_ns,
+            events: self.options.events.clone(),
+            losses: self.losses(snapshot, &processes),
+            descriptors: Descriptors {
+                capacity: snapshot.capacity,
+                peak: snapshot.peak,
+                in_use_at_end: snapshot.threads.len() as u64,
+            },
+            processes,
+        }
+    }
+
+    /// What was reported with this snapshot is not reported again.
+    pub fn close_interval(&mut self, snapshot: &Snapshot) {
+        self.interval = true;
+        self.processes.retain(|_, entry| !entry.ended);
+        for entry in self.processes.values_mut() {
+            entry.reported_totals = entry.totals;
+            entry.finished.clear();
+            entry.finished_threads.clear();
+            entry.reported.clear();
+        }
+        for thread in &snapshot.threads {
+            let key = (thread.tid, thread.start_ns);
+            let counts = self.thread_counts(&thread.events);
+            if !self.ended.contains(&key)
+                && let Some(entry) = self.processes.get_mut(&thread.tgid)
+            {
+                entry.reported.insert(key, counts);
+            }
+        }
+    }
+
+    /// Totals of the processes that had not ended by the snapshot. One that has ended and could not
+    /// say so is still there, marked.
+    fn enter_totals(&mut self, snapshot: &Snapshot) {
+        for (&tgid, totals) in &snapshot.processes {
+            if !self.ended_processes.contains(&tgid) {
+                let entry = self.entry(tgid);
+                entry.totals = *totals;
+                entry.ended |= totals.flags & flag::ENDING != 0 && totals.descriptors == 0;
+            }
+        }
+        for thread in snapshot.threads.iter().filter(|thread| thread.tid == thread.tgid) {
+            let entry = self.entry(thread.tgid);
+            if entry.comm.is_empty() {
+                entry.comm.clone_from(&thread.comm);
+            }
+        }
+    }
+
+    fn entry(&mut self, tgid: u32) -> &mut Entry {
+        let events = self.options.events.len();
+        self.processes.entry(tgid).or_insert_with(|| Entry {
+            sampled: vec![0; events],
+            delivered: vec![ThreadCount::default(); events],
+            ..Entry::default()
+        })
+    }
+
+    fn process(
+        &self,
+        tgid: u32,
+        entry: &Entry,
+        snapshot: &Snapshot,
+        present: &[Present],
+        last: bool,
+    ) -> Process {
+        let mut threads = self.live_threads(tgid, entry, snapshot, present);
+        let mut groups: Vec<ExitedGroup> = entry.finished.values().cloned().collect();
+        if last && !self.interval {
+            groups.extend(self.undelivered(entry));
+        }
+        groups.sort_by(|a, b| a.comm.cmp(&b.comm));
+        let counts = self.process_counts(entry, &threads, &groups);
+        threads.extend(entry.finished_threads.iter().cloned());
+        Process {
+            tgid,
+            comm: entry.comm.clone(),
+            exited: entry.ended,
+            counts,
+            threads,
+            exited_groups: groups,
+        }
+    }
+
+    fn live_threads(
+        &self,
+        tgid: u32,
+        entry: &Entry,
+        snapshot: &Snapshot,
+        present: &[Present],
+    ) -> Vec<Thread> {
+        let mut idle: FxHashMap<u32, &Present> = present
+            .iter()
+            .filter(|thread| thread.tgid == tgid)
+            .map(|thread| (thread.tid, thread))
+            .collect();
+        let counted = snapshot.threads.iter().filter(|thread| {
+            thread.tgid == tgid && !self.ended.contains(&(thread.tid, thread.start_ns))
+        });
+        let mut threads: Vec<Thread> = counted
+            .map(|thread| {
+                let state = idle.remove(&thread.tid).map_or('?', |present| present.state);
+                let counts = self.thread_counts(&thread.events);
+                let counts = match entry.reported.get(&(thread.tid, thread.start_ns)) {
+                    Some(before) => subtract(&counts, before),
+                    None => counts,
+                };
+                Thread { state, ..to_thread(thread, counts) }
+            })
+            .collect();
+        // Threads that have not run since the start have no descriptor.
+        threads.extend(idle.into_values().map(|thread| self.idle_thread(thread)));
+        threads.sort_by_key(|thread| thread.tid);
+        threads
+    }
+
+    fn idle_thread(&self, thread: &Present) -> Thread {
+        Thread {
+            tid: thread.tid,
+            comm: thread.comm.clone(),
+            start_ns: thread.start_ns,
+            state: thread.state,
+            counts: vec![ThreadCount::default(); self.options.events.len()],
+            ..Thread::default()
+        }
+    }
+
+    /// What the programs have added to the process's total without its message having arrived.
+    fn undelivered(&self, entry: &Entry) -> Option<ExitedGroup> {
+        let threads = entry.totals.exited_threads.saturating_sub(entry.delivered_threads);
+        let counts: Vec<ThreadCount> = entry
+            .delivered
+            .iter()
+            .zip(&entry.totals.events)
+            .map(|(delivered, totals)| ThreadCount {
+                count: totals.exited.saturating_sub(delivered.count),
+                ..ThreadCount::default()
+            })
+            .collect();
+        (threads != 0).then(|| ExitedGroup {
+            comm: UNDELIVERED.to_vec(),
+            threads,
+            samples: 0,
+            counts,
+        })
+    }
+
+    fn process_counts(
+        &self,
+        entry: &Entry,
+        threads: &[Thread],
+        groups: &[ExitedGroup],
+    ) -> Vec<ProcessCount> {
+        let mut counts: Vec<ProcessCount> = (0..self.options.events.len())
+            .map(|event| {
+                let (totals, before) =
+                    (&entry.totals.events[event], &entry.reported_totals.events[event]);
+                let of = |thread: &Thread| thread.counts[event];
+                let live: u64 = threads.iter().map(|thread| of(thread).count).sum();
+                let exited: u64 = groups.iter().map(|group| group.counts[event].count).sum::<u64>()
+                    + entry.finished_threads.iter().map(|thread| of(thread).count).sum::<u64>();
+                let unattributed = totals.unattributed.wrapping_sub(before.unattributed);
+                let ended = |field: fn(&ThreadCount) -> u64| {
+                    threads.iter().map(|thread| field(&of(thread))).sum::<u64>()
+                };
+                ProcessCount {
+                    count: live + exited + unattributed,
+                    live,
+                    exited,
+                    unattributed,
+                    sampled: entry.sampled[event],
+                    residual: threads.iter().map(|thread| of(thread).residual).sum(),
+                    carry: totals.carry.wrapping_sub(before.carry) as i64,
+                    lost: totals.lost.wrapping_sub(before.lost),
+                    enabled_ns: ended(|count| count.enabled_ns)
+                        + totals.enabled_ns.wrapping_sub(before.enabled_ns),
+                    running_ns: ended(|count| count.running_ns)
+                        + totals.running_ns.wrapping_sub(before.running_ns),
+                }
+            })
+            .collect();
+        self.fill_times(&mut counts);
+        counts
+    }
+
+    /// A clock is its own time; what the programs count themselves is counted whenever anything is.
+    fn fill_times(&self, counts: &mut [ProcessCount]) {
+        for (count, event) in counts.iter_mut().zip(&self.options.events) {
+            if event.source == Source::Clock {
+                (count.enabled_ns, count.running_ns) = (count.count, count.count);
+            }
+        }
+        let wanted = counts.iter().map(|count| count.enabled_ns).max().unwrap_or(0);
+        for (count, event) in counts.iter_mut().zip(&self.options.events) {
+            if matches!(event.source, Source::Switches | Source::Migrations) {
+                (count.enabled_ns, count.running_ns) = (wanted, wanted);
+            }
+        }
+    }
+
+    fn thread_counts(&self, events: &[EventCounts<u64>]) -> Vec<ThreadCount> {
+        let clocks = self.options.events.iter().map(|event| event.source == Source::Clock);
+        events
+            .iter()
+            .zip(clocks)
+            .map(|(event, clock)| ThreadCount {
+                count: event.count,
+                sampled: event.sampled.wrapping_add(event.carried).wrapping_sub(event.lost),
+                residual: event.count.wrapping_sub(event.sampled) as i64,
+                carried: event.carried,
+                lost: event.lost,
+                enabled_ns: if clock { event.count } else { event.enabled_ns },
+                running_ns: if clock { event.count } else { event.running_ns },
+            })
+            .collect()
+    }
+
+    fn losses(&self, snapshot: &Snapshot, processes: &[Process]) -> Losses {
+        let of = |cause: u32| snapshot.causes[cause as usize];
+        let ended: FxHashSet<u32> =
+            processes.iter().filter(|process| process.exited).map(|process| process.tgid).collect();
+        Losses {
+            samples: of(cause::SAMPLES_LOST),
+            exit_records: of(cause::THREAD_ENDS_LOST),
+            descriptors_exhausted: of(cause::DESCRIPTORS_EXHAUSTED),
+            processes_exhausted: of(cause::PROCESSES_EXHAUSTED) + of(cause::SELECTED_EXHAUSTED),
+            read_errors: of(cause::READ_ERRORS),
+            hits_in_switch: of(cause::HITS_IN_SWITCH),
+            hits_without_descriptor: of(cause::HITS_WITHOUT_DESCRIPTOR),
+            leaked_descriptors: snapshot
+                .threads
+                .iter()
+                .filter(|thread| ended.contains(&thread.tgid))
+                .count() as u64
+                + of(cause::MAP_ERRORS),
+            ..self.losses
+        }
+    }
+}
+
+fn to_thread(thread: &ThreadCounts, counts: Vec<ThreadCount>) -> Thread {
+    Thread {
+        tid: thread.tid,
+        comm: thread.comm.clone(),
+        start_ns: thread.start_ns,
+        exited: false,
+        state: '?',
+        samples: thread.samples,
+        counts,
+    }
+}
+
+fn finished_thread(thread: &ThreadCounts, mut counts: Vec<ThreadCount>) -> Thread {
+    for count in &mut counts {
+        count.residual = 0;
+    }
+    Thread { exited: true, state: 'X', ..to_thread(thread, counts) }
+}
+
+/// Adds the counts of a thread that ended: its residual is in the process's carry now.
+fn add_finished(sums: &mut Vec<ThreadCount>, counts: &[ThreadCount]) {
+    sums.resize(counts.len(), ThreadCount::default());
+    add(sums, counts);
+    for sum in sums {
+        sum.residual = 0;
+    }
+}
+
+fn add(sums: &mut [ThreadCount], counts: &[ThreadCount]) {
+    for (sum, count) in sums.iter_mut().zip(counts) {
+        sum.count += count.count;
+        sum.sampled += count.sampled;
+        sum.residual += count.residual;
+        sum.carried += count.carried;
+        sum.lost += count.lost;
+        sum.enabled_ns += count.enabled_ns;
+        sum.running_ns += count.running_ns;
+    }
+}
+
+fn subtract(counts: &[ThreadCount], before: &[ThreadCount]) -> Vec<ThreadCount> {
+    counts
+        .iter()
+        .zip(before)
+        .map(|(now, before)| ThreadCount {
+            count: now.count.wrapping_sub(before.count),
+            sampled: now.sampled.wrapping_sub(before.sampled),
+            residual: now.residual.wrapping_sub(before.residual),
+            carried: now.carried.wrapping_sub(before.carried),
+            lost: now.lost.wrapping_sub(before.lost),
+            enabled_ns: now.enabled_ns.wrapping_sub(before.enabled_ns),
+            running_ns: now.running_ns.wrapping_sub(before.running_ns),
+        })
+        .collect()
+}
