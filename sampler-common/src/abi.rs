@@ -83,8 +83,10 @@ pub mod cause {
     pub const SELECTED_EXHAUSTED: u32 = 8;
     /// A map operation failed that can't fail.
     pub const MAP_ERRORS: u32 = 9;
+    /// The thread that leaves a CPU is not the one that was seen to get it.
+    pub const SWITCHES_MISSED: u32 = 10;
     /// How many causes there are.
-    pub const COUNT: u32 = 10;
+    pub const COUNT: u32 = 11;
 }
 
 /// A counter at one moment: event count, and the times it was wanted and really counting.
@@ -130,6 +132,9 @@ pub struct Thread<C = Word> {
     pub start_ns: C,
     /// The CPU it ran on last, plus 1; 0 when it has not run.
     pub last_cpu: C,
+    /// The scheduler's own account of the time it has run, when it last left a CPU, nanoseconds:
+    /// what remains of a switch that was not seen.
+    pub exec_ns: C,
     /// Samples sent.
     pub samples: C,
     /// Samples that could not be sent.
@@ -193,6 +198,9 @@ pub struct Cpu<C = Word> {
     pub running: C,
     /// Ids of the measured thread that runs, as in [`Thread::ids`].
     pub ids: C,
+    /// Address of the `task_struct` that was seen to get the CPU, measured or not; 0 before the
+    /// first switch.
+    pub task: C,
     /// The counters when they were last read for a measured thread.
     pub last: [Last<C>; MAX_EVENTS],
 }
@@ -315,11 +323,12 @@ const _: () = {
     assert!(offset_of!(EventCounts, carried) == 16 && offset_of!(EventCounts, lost) == 24);
     assert!(offset_of!(EventCounts, enabled_ns) == 32);
     assert!(offset_of!(EventCounts, running_ns) == 40);
-    assert!(size_of::<Thread>() == 64 + 48 * MAX_EVENTS && align_of::<Thread>() == 8);
+    assert!(size_of::<Thread>() == 72 + 48 * MAX_EVENTS && align_of::<Thread>() == 8);
     assert!(offset_of!(Thread, state) == 0 && offset_of!(Thread, ids) == 8);
     assert!(offset_of!(Thread, start_ns) == 16 && offset_of!(Thread, last_cpu) == 24);
-    assert!(offset_of!(Thread, samples) == 32 && offset_of!(Thread, lost_samples) == 40);
-    assert!(offset_of!(Thread, comm) == 48 && offset_of!(Thread, events) == 64);
+    assert!(offset_of!(Thread, exec_ns) == 32 && offset_of!(Thread, samples) == 40);
+    assert!(offset_of!(Thread, lost_samples) == 48 && offset_of!(Thread, comm) == 56);
+    assert!(offset_of!(Thread, events) == 72);
     assert!(size_of::<Totals>() == 48 && align_of::<Totals>() == 8);
     assert!(offset_of!(Totals, exited) == 0 && offset_of!(Totals, unattributed) == 8);
     assert!(offset_of!(Totals, carry) == 16 && offset_of!(Totals, lost) == 24);
@@ -328,7 +337,10 @@ const _: () = {
     assert!(offset_of!(Process, flags) == 0 && offset_of!(Process, descriptors) == 8);
     assert!(offset_of!(Process, exited_threads) == 16 && offset_of!(Process, events) == 24);
     assert!(size_of::<Control>() == 16 && offset_of!(Control, next_slot) == 8);
-    assert!(size_of::<Cpu>() == 24 + 24 * MAX_EVENTS && offset_of!(Cpu, last) == 24);
+    assert!(size_of::<Cpu>() == 32 + 24 * MAX_EVENTS && align_of::<Cpu>() == 8);
+    assert!(offset_of!(Cpu, busy) == 0 && offset_of!(Cpu, running) == 8);
+    assert!(offset_of!(Cpu, ids) == 16 && offset_of!(Cpu, task) == 24);
+    assert!(offset_of!(Cpu, last) == 32);
     assert!(size_of::<Header>() == 8 && offset_of!(Header, len) == 4);
     assert!(size_of::<SampleHeader>() == 40 && offset_of!(SampleHeader, ids) == 8);
     assert!(offset_of!(SampleHeader, weight) == 16 && offset_of!(SampleHeader, event) == 24);

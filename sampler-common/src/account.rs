@@ -168,9 +168,10 @@ impl<C: Cell> Thread<C> {
     /// Makes the descriptor that of a new thread. The state is set last, so that user space, which
     /// reads while this is written, sees no thread with another's counts.
     #[inline(always)]
-    pub fn assign(&self, ids: u64, start_ns: u64, events: usize) {
+    pub fn assign(&self, ids: u64, start_ns: u64, exec_ns: u64, events: usize) {
         self.ids.set(ids);
         self.start_ns.set(start_ns);
+        self.exec_ns.set(exec_ns);
         self.last_cpu.set(0);
         self.samples.set(0);
         self.lost_samples.set(0);

@@ -63,6 +63,16 @@ pub fn credit_thread(cpu: &Cpu, thread: &Thread) {
     }
 }
 
+/// Credits a thread's clocks with time that was not seen on the CPU's.
+#[inline(always)]
+pub fn credit_clocks(thread: &Thread, ns: u64) {
+    for (event, counts) in thread.events.iter().enumerate().take(events()) {
+        if source_of(event) == source::CLOCK {
+            bump(&counts.count, ns);
+        }
+    }
+}
+
 /// Credits a process with it, for a thread without a descriptor.
 #[inline(always)]
 pub fn credit_process(cpu: &Cpu, process: &Process) {

@@ -1,6 +1,8 @@
 //! A descriptor's life: served from the free cache, credited, retired.
 
-use crate::counters::{self, count_one, count_one_unattributed, credit_process, credit_thread};
+use crate::counters::{
+    self, count_one, count_one_unattributed, credit_clocks, credit_process, credit_thread,
+};
 use crate::globals::{capacity, events};
 use crate::maps::{FREE, SELECTED, THREADS, control, count, process, slot};
 use crate::message;
@@ -42,9 +44,28 @@ pub fn leave<C: EbpfContext>(ctx: &C, cpu: &Cpu, prev: Task) {
         }
     } else if let Some(thread) = slot(running as u32) {
         count_one(thread, source::SWITCHES);
+        thread.exec_ns.set(prev.exec_ns());
         if dead {
             cpu.run(Cpu::<()>::NOBODY, 0);
             retire(ctx, running as u32, thread);
+        }
+    }
+}
+
+/// The thread that leaves is not the one that was seen to come. The kernel skips a program that is
+/// already active on the CPU, and may keep switches of its own from being traced. Whoever was
+/// thought to run is credited and forgotten; a measured thread that really did run is made the
+/// running one, and credited with what the scheduler says of its time.
+#[inline(always)]
+pub fn resynchronize<C: EbpfContext>(ctx: &C, cpu: &Cpu, prev: Task, process: Option<&Process>) {
+    if cpu.running.get() != Cpu::<()>::NOBODY {
+        credit_running(cpu);
+        cpu.run(Cpu::<()>::NOBODY, 0);
+    }
+    if let Some(process) = process {
+        enter_fresh(ctx, cpu, prev, process);
+        if let Some(thread) = slot(cpu.running.get() as u32) {
+            credit_clocks(thread, prev.exec_ns().wrapping_sub(thread.exec_ns.get()));
         }
     }
 }
@@ -106,7 +127,7 @@ pub fn create(task: Task, process: &Process) -> Option<(u32, &'static Thread)> {
     let index = take_free()?;
     let thread = slot(index)?;
     task.copy_comm(&thread.comm);
-    thread.assign(task.ids(), task.start_ns(), events());
+    thread.assign(task.ids(), task.start_ns(), task.exec_ns(), events());
     if THREADS.insert(task.tid(), index, 0).is_err() {
         count(cause::MAP_ERRORS);
         thread.state.set(Thread::<()>::FREE);

@@ -38,6 +38,8 @@ pub static TASK_STATE: Global<u32> = Global::new(0);
 #[unsafe(no_mangle)]
 pub static TASK_START_TIME: Global<u32> = Global::new(0);
 #[unsafe(no_mangle)]
+pub static TASK_EXEC_RUNTIME: Global<u32> = Global::new(0);
+#[unsafe(no_mangle)]
 pub static TASK_COMM: Global<u32> = Global::new(0);
 #[unsafe(no_mangle)]
 pub static TASK_SIGNAL: Global<u32> = Global::new(0);

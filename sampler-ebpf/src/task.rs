@@ -5,7 +5,8 @@
 //! (`adjust_ptr_min_max_vals`, kernel/bpf/verifier.c, v5.15 to v6.18).
 
 use crate::globals::{
-    SIGNAL_LIVE, TASK_COMM, TASK_PID, TASK_SIGNAL, TASK_START_TIME, TASK_STATE, TASK_TGID,
+    SIGNAL_LIVE, TASK_COMM, TASK_EXEC_RUNTIME, TASK_PID, TASK_SIGNAL, TASK_START_TIME, TASK_STATE,
+    TASK_TGID,
 };
 use aya_ebpf::Global;
 use aya_ebpf::helpers::generated::bpf_probe_read_kernel;
@@ -27,6 +28,12 @@ impl Task {
         unsafe { self.0.byte_add(offset.load() as usize).cast::<T>().read_volatile() }
     }
 
+    /// Its address, to tell it from others.
+    #[inline(always)]
+    pub fn address(self) -> u64 {
+        self.0.addr() as u64
+    }
+
     #[inline(always)]
     pub fn tid(self) -> u32 {
         self.read(&TASK_PID)
@@ -45,6 +52,14 @@ impl Task {
     #[inline(always)]
     pub fn start_ns(self) -> u64 {
         self.read(&TASK_START_TIME)
+    }
+
+    /// The time it has run, by the scheduler's account: exact when it is off the CPU, and when it
+    /// leaves it, since `put_prev_task` comes before the tracepoint (`__schedule`,
+    /// kernel/sched/core.c, v5.15 to v6.18).
+    #[inline(always)]
+    pub fn exec_ns(self) -> u64 {
+        self.read(&TASK_EXEC_RUNTIME)
     }
 
     /// It will not run again after this switch.

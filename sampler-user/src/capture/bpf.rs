@@ -291,6 +291,7 @@ fn load_object(settings: Settings<'_>, offsets: Offsets, btf: &Btf) -> Result<Eb
         .override_global("TASK_TGID", &offsets.task_tgid, true)
         .override_global("TASK_STATE", &offsets.task_state, true)
         .override_global("TASK_START_TIME", &offsets.task_start_time, true)
+        .override_global("TASK_EXEC_RUNTIME", &offsets.task_exec_runtime, true)
         .override_global("TASK_COMM", &offsets.task_comm, true)
         .override_global("TASK_SIGNAL", &offsets.task_signal, true)
         .override_global("SIGNAL_LIVE", &offsets.signal_live, true)

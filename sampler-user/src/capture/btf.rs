@@ -21,6 +21,8 @@ pub struct Offsets {
     pub task_state: u32,
     /// `task_struct.start_time`
     pub task_start_time: u32,
+    /// `task_struct.se.sum_exec_runtime`
+    pub task_exec_runtime: u32,
     /// `task_struct.comm`
     pub task_comm: u32,
     /// `task_struct.signal`
@@ -64,6 +66,7 @@ impl Offsets {
             task_state: field("task_struct", "__state")
                 .or_else(|_| field("task_struct", "state"))?,
             task_start_time: field("task_struct", "start_time")?,
+            task_exec_runtime: field("task_struct", "se.sum_exec_runtime")?,
             task_comm: field("task_struct", "comm")?,
             task_signal: field("task_struct", "signal")?,
             signal_live: field("signal_struct", "live")?,

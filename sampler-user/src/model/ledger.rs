@@ -418,6 +418,7 @@ impl Ledger {
             descriptors_exhausted: of(cause::DESCRIPTORS_EXHAUSTED),
             processes_exhausted: of(cause::PROCESSES_EXHAUSTED) + of(cause::SELECTED_EXHAUSTED),
             read_errors: of(cause::READ_ERRORS),
+            switches_missed: of(cause::SWITCHES_MISSED),
             hits_in_switch: of(cause::HITS_IN_SWITCH),
             hits_without_descriptor: of(cause::HITS_WITHOUT_DESCRIPTOR),
             leaked_descriptors: snapshot

@@ -124,6 +124,9 @@ pub struct Losses {
     pub processes_exhausted: u64,
     /// Counters that could not be read at a switch or overflow.
     pub read_errors: u64,
+    /// Switches of measured threads that the kernel did not show. Clocks are made up for from the
+    /// scheduler's account; other events of the run that began unseen are not counted.
+    pub switches_missed: u64,
     /// Overflows in the middle of a switch, when it is not clear whose they are: no sample.
     pub hits_in_switch: u64,
     /// Overflows in a measured process's thread that has no descriptor: no sample.
