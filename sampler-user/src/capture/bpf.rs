@@ -208,16 +208,24 @@ impl Programs {
         })
     }
 
-    /// The process is still known to the programs: it has not ended, or could not say so.
+    /// A thread of the process has a descriptor.
+    pub fn has_threads_of(&self, tgid: u32) -> bool {
+        self.slots().iter().any(|slot| {
+            slot.state.get() == Thread::<()>::LIVE && unpack_ids(slot.ids.get()).0 == tgid
+        })
+    }
+
+    /// Descriptors in use now.
+    pub fn live_threads(&self) -> u64 {
+        self.slots().iter().filter(|slot| slot.state.get() == Thread::<()>::LIVE).count() as u64
+    }
+
+    /// Samples that could not be sent so far.
     ///
     /// # Errors
     /// When the map can't be read.
-    pub fn has_process(&self, tgid: u32) -> Result<bool, CaptureError> {
-        match self.process_map()?.get(&tgid, 0) {
-            Ok(_) => Ok(true),
-            Err(MapError::KeyNotFound) => Ok(false),
-            Err(error) => Err(map_error("read", "PROCESSES")(error)),
-        }
+    pub fn lost_samples(&self) -> Result<u64, CaptureError> {
+        Ok(self.causes()?[cause::SAMPLES_LOST as usize])
     }
 
     fn process_map(&self) -> Result<HashMap<&MapData, u32, ProcessValue>, CaptureError> {

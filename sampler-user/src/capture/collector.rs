@@ -6,7 +6,7 @@ use super::error::CaptureError;
 use super::existing::Existing;
 use super::merge::Merge;
 use super::ring::Ring;
-use crate::model::event::Event;
+use crate::model::event::{Event, Source};
 use crate::model::ledger::{Ledger, Present};
 use crate::model::record::{LostSamples, Read, Record, Stamp, Task};
 use crate::model::report::Report;
@@ -55,14 +55,14 @@ pub struct Scope {
 /// What has happened so far.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Progress {
-    /// Threads started and ended since the start, as far as the kernel told.
-    pub started: u64,
-    /// See `started`.
-    pub ended: u64,
+    /// Threads that have a descriptor now.
+    pub live: u64,
+    /// Threads that have ended since the start.
+    pub exited: u64,
     /// Samples received.
     pub samples: u64,
-    /// Records that the kernel dropped.
-    pub dropped: u64,
+    /// Samples lost.
+    pub lost: u64,
 }
 
 /// Owns everything that a session reads.
@@ -76,7 +76,8 @@ pub struct Collector {
     events: Vec<Event>,
     existing: Existing,
     sink: Option<Box<dyn Sink>>,
-    progress: Progress,
+    exited: u64,
+    samples: u64,
     start_ns: u64,
 }
 
@@ -107,7 +108,8 @@ impl Collector {
             events,
             existing: Existing::new(),
             sink,
-            progress: Progress::default(),
+            exited: 0,
+            samples: 0,
             start_ns: 0,
         })
     }
@@ -170,8 +172,12 @@ impl Collector {
     }
 
     /// What has happened so far.
-    pub fn progress(&self) -> Progress {
-        self.progress
+    ///
+    /// # Errors
+    /// When the programs' maps can't be read.
+    pub fn progress(&self) -> Result<Progress, CaptureError> {
+        let (live, lost) = (self.programs.live_threads(), self.programs.lost_samples()?);
+        Ok(Progress { live, lost, exited: self.exited, samples: self.samples })
     }
 
     /// The processes in the ledger of which `/proc` shows no thread that is not dead.
@@ -183,17 +189,9 @@ impl Collector {
         self.ledger.live_processes().filter(is_dead).collect()
     }
 
-    /// The processes have ended for the programs too: all their threads are retired.
-    ///
-    /// # Errors
-    /// When the programs' map can't be read.
-    pub fn have_retired(&self, tgids: &[u32]) -> Result<bool, CaptureError> {
-        for &tgid in tgids {
-            if self.programs.has_process(tgid)? {
-                return Ok(false);
-            }
-        }
-        Ok(true)
+    /// No thread of these processes has a descriptor.
+    pub fn have_retired(&self, tgids: &[u32]) -> bool {
+        !tgids.iter().any(|&tgid| self.programs.has_threads_of(tgid))
     }
 
     /// What was counted since the last report of this kind.
@@ -205,6 +203,7 @@ impl Collector {
         self.ledger.open_snapshot();
         let snapshot = self.programs.snapshot()?;
         self.drain()?;
+        self.name_processes();
         let present = self.present();
         let report = self.ledger.report(&snapshot, &present, nanos(duration), false);
         self.ledger.close_interval(&snapshot);
@@ -219,6 +218,10 @@ impl Collector {
         self.read_rings();
         self.ledger.open_snapshot();
         let snapshot = self.programs.snapshot()?;
+        for tgid in self.ended_processes() {
+            self.ledger.mark_ended(tgid);
+        }
+        self.name_processes();
         for thread in &snapshot.threads {
             let stamp = Stamp { time_ns: now_ns(), tgid: thread.tgid, tid: thread.tid, cpu: 0 };
             self.record_counts(stamp, thread);
@@ -251,14 +254,12 @@ impl Collector {
         match incoming {
             Incoming::Record(record) => self.enter_record(record),
             Incoming::ThreadEnd(stamp, thread) => {
+                self.exited += 1;
                 self.ledger.enter_thread_end(&thread);
                 self.record_counts(stamp, &thread);
             }
             Incoming::ProcessEnd(end) => self.ledger.enter_process_end(&end),
-            Incoming::Lost(records) => {
-                self.progress.dropped += records;
-                self.ledger.enter_dropped(records);
-            }
+            Incoming::Lost(records) => self.ledger.enter_dropped(records),
             Incoming::Nothing => {}
         }
     }
@@ -268,11 +269,10 @@ impl Collector {
             Record::Sample(sample) => {
                 let truncated =
                     sample.user_chain.len() >= MAX_CHAIN || sample.kernel_chain.len() >= MAX_CHAIN;
-                self.progress.samples += 1;
+                self.samples += 1;
                 self.ledger.enter_sample(sample.stamp.tgid, sample.event, sample.weight, truncated);
             }
             Record::Fork(task) => self.follow(*task),
-            Record::Exit(task) if self.is_measured(task.tgid) => self.progress.ended += 1,
             Record::Comm(comm) => self.ledger.rename(comm),
             Record::Throttle(_, true) => self.ledger.enter_throttle(),
             _ => {}
@@ -293,7 +293,6 @@ impl Collector {
         } else if parent_counts && let Some(tids) = &mut self.scope.selected {
             tids.insert(task.tid);
         }
-        self.progress.started += u64::from(self.is_measured(task.tgid));
     }
 
     fn is_measured(&self, tgid: u32) -> bool {
@@ -315,18 +314,29 @@ impl Collector {
             return;
         }
         for (event, counts) in thread.events.iter().enumerate().take(self.events.len()) {
+            // A clock is its own time.
+            let clock = self.events[event].source == Source::Clock;
             self.merge.push(Record::Read(Read {
                 stamp,
                 event,
                 count: counts.count,
-                enabled_ns: counts.enabled_ns,
-                running_ns: counts.running_ns,
+                enabled_ns: if clock { counts.count } else { counts.enabled_ns },
+                running_ns: if clock { counts.count } else { counts.running_ns },
             }));
         }
         let event = thread.events.iter().position(|counts| counts.lost != 0);
         if let Some(event) = event {
             let samples = thread.lost_samples;
             self.merge.push(Record::LostSamples(LostSamples { stamp, event, samples }));
+        }
+    }
+
+    /// A process whose main thread has not run since the start has told nobody its name.
+    fn name_processes(&mut self) {
+        for tgid in self.ledger.unnamed() {
+            if let Some(thread) = self.existing.thread(tgid, tgid) {
+                self.ledger.add_process(tgid, &thread.comm);
+            }
         }
     }
 

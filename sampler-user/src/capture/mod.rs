@@ -8,6 +8,7 @@ pub mod command;
 pub mod counters;
 pub mod decode;
 pub mod error;
+pub mod events;
 pub mod existing;
 pub mod merge;
 pub mod requirements;

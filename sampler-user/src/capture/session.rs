@@ -25,7 +25,7 @@ use std::os::fd::AsFd;
 use std::process::ExitStatus;
 use std::time::Duration;
 use std::{fs, io};
-use tokio::sync::{mpsc, oneshot, watch as latest};
+use tokio::sync::{mpsc, oneshot};
 use tokio::task::JoinHandle;
 use tokio::time::{Instant, MissedTickBehavior, interval_at, sleep_until};
 
@@ -178,15 +178,13 @@ impl Session {
         collector.begin()?;
         observer.started();
         let started = Instant::now();
-        let (progress, progress_now) = latest::channel(Progress::default());
         let (requests, to_serve) = mpsc::channel(1);
         let running = Running {
             plan: &self.plan,
             started,
             requests,
             stops,
-            progress: progress_now,
-            collecting: tokio::spawn(collect(collector, to_serve, progress)),
+            collecting: tokio::spawn(collect(collector, to_serve)),
             watching: tokio::spawn(watch(watched, tell_stop)),
         };
         let outcome = running.keep_time(observer).await;
@@ -239,7 +237,6 @@ struct Running<'a> {
     started: Instant,
     requests: mpsc::Sender<Request>,
     stops: mpsc::Receiver<Stop>,
-    progress: latest::Receiver<Progress>,
     collecting: JoinHandle<Result<(), CaptureError>>,
     watching: JoinHandle<Option<ExitStatus>>,
 }
@@ -248,11 +245,13 @@ impl Running<'_> {
     async fn keep_time(mut self, observer: &mut dyn Observer) -> Result<Outcome, CaptureError> {
         self.until_stopped(observer).await?;
         let (reply, report) = oneshot::channel();
+        // Sent to a task that has failed, it is dropped, and so is the reply.
+        let _ = self.requests.send(Request::Finish(reply)).await;
         let report = tokio::select! {
-            report = ask(&self.requests, Request::Finish(reply), report) => report,
+            report = report => report,
             _ = second(&mut self.stops) => return Ok(Outcome::Aborted),
         };
-        let Some(report) = report else { return Err(self.collector_error().await) };
+        let Ok(report) = report else { return Err(self.collector_error().await) };
         // The watcher ends when nobody listens any more.
         self.stops.close();
         let status = self.watching.await.unwrap_or_default();
@@ -273,7 +272,10 @@ impl Running<'_> {
                 _ = async { match &mut every { Some(every) => every.tick().await, None => pending().await } } => {
                     interval_start = self.tell_interval(observer, interval_start).await?;
                 }
-                _ = tell.tick() => observer.progress(*self.progress.borrow(), self.started.elapsed()),
+                _ = tell.tick() => {
+                    let progress = self.ask(Request::Progress).await?;
+                    observer.progress(progress, self.started.elapsed());
+                }
                 result = &mut self.collecting => return Err(ended_early(result)),
             }
         }
@@ -289,26 +291,26 @@ impl Running<'_> {
         start: Duration,
     ) -> Result<Duration, CaptureError> {
         let end = self.started.elapsed();
-        let (reply, report) = oneshot::channel();
-        match ask(&self.requests, Request::Interval(end - start, reply), report).await {
-            Some(report) => observer.interval(report, start, end).map_err(CaptureError::Show)?,
-            None => return Err(self.collector_error().await),
-        }
+        let report = self.ask(|reply| Request::Interval(end - start, reply)).await?;
+        observer.interval(report, start, end).map_err(CaptureError::Show)?;
         Ok(end)
+    }
+
+    async fn ask<T>(
+        &mut self,
+        request: impl FnOnce(oneshot::Sender<T>) -> Request,
+    ) -> Result<T, CaptureError> {
+        let (reply, answer) = oneshot::channel();
+        let _ = self.requests.send(request(reply)).await;
+        match answer.await {
+            Ok(answer) => Ok(answer),
+            Err(_) => Err(self.collector_error().await),
+        }
     }
 
     async fn collector_error(&mut self) -> CaptureError {
         ended_early((&mut self.collecting).await)
     }
-}
-
-async fn ask(
-    requests: &mpsc::Sender<Request>,
-    request: Request,
-    reply: oneshot::Receiver<Report>,
-) -> Option<Report> {
-    requests.send(request).await.ok()?;
-    reply.await.ok()
 }
 
 /// A second signal; the end of the targets is none.

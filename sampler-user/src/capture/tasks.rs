@@ -12,7 +12,7 @@ use std::process::ExitStatus;
 use std::time::Duration;
 use tokio::io::unix::AsyncFd;
 use tokio::signal::unix::{Signal, SignalKind, signal};
-use tokio::sync::{mpsc, oneshot, watch as latest};
+use tokio::sync::{mpsc, oneshot};
 use tokio::task::JoinHandle;
 use tokio::time::{MissedTickBehavior, interval, sleep};
 
@@ -26,6 +26,8 @@ const RETIRE_WITHIN: Duration = Duration::from_secs(2);
 
 /// What the collecting task is asked for.
 pub(super) enum Request {
+    /// How it goes.
+    Progress(oneshot::Sender<Progress>),
     /// A report of the last interval, which took so long.
     Interval(Duration, oneshot::Sender<Report>),
     /// To stop counting, and the final report. The task ends with it.
@@ -41,23 +43,20 @@ pub(super) enum Stop {
     Interrupted,
 }
 
-/// Drains the rings until it is asked to finish.
+/// Drains the rings until it is asked to finish. When the session has been aborted, nobody waits for
+/// an answer any more.
 pub(super) async fn collect(
     mut collector: Collector,
     mut requests: mpsc::Receiver<Request>,
-    progress: latest::Sender<Progress>,
 ) -> Result<(), CaptureError> {
     let mut drain = interval(DRAIN_EVERY);
     drain.set_missed_tick_behavior(MissedTickBehavior::Delay);
     loop {
         tokio::select! {
-            _ = drain.tick() => {
-                collector.drain()?;
-                progress.send_replace(collector.progress());
-            }
+            _ = drain.tick() => collector.drain()?,
             request = requests.recv() => match request {
+                Some(Request::Progress(reply)) => { let _ = reply.send(collector.progress()?); }
                 Some(Request::Interval(duration, reply)) => {
-                    // Nobody waits for the answer if the session has been aborted.
                     let _ = reply.send(collector.interval_report(duration)?);
                 }
                 Some(Request::Finish(reply)) => {
@@ -77,7 +76,7 @@ async fn await_last_switches(collector: &mut Collector) -> Result<(), CaptureErr
     let ended = collector.ended_processes();
     let step = Duration::from_millis(1);
     let mut waited = Duration::ZERO;
-    while waited < RETIRE_WITHIN && !collector.have_retired(&ended)? {
+    while waited < RETIRE_WITHIN && !collector.have_retired(&ended) {
         sleep(step).await;
         waited += step;
         collector.drain()?;

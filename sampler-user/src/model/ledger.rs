@@ -13,9 +13,20 @@ use super::report::{
 use super::snapshot::{ProcessEnd, Snapshot, ThreadCounts};
 use rustc_hash::{FxHashMap, FxHashSet};
 use sampler_common::abi::{self, EventCounts, cause, flag};
+use std::collections::VecDeque;
 
 /// Name of the group of finished threads whose final counts were lost on the way.
 const UNDELIVERED: &[u8] = b"[not delivered]";
+
+/// Most names of finished threads in a process, and the group of all others: a process can give each
+/// thread a name of its own.
+const MAX_NAMES: usize = 10_000;
+const OTHER_NAMES: &[u8] = b"[other names]";
+
+/// Most finished processes that are listed each, and the one that stands for all earlier ones.
+const MAX_ENDED: usize = 10_000;
+const EARLIER_TGID: u32 = 0;
+const EARLIER_COMM: &[u8] = b"[ended processes]";
 
 /// A thread that is there, as `/proc` shows it.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -52,6 +63,8 @@ pub struct Ledger {
     ended: FxHashSet<(u32, u64)>,
     /// The same for processes.
     ended_processes: FxHashSet<u32>,
+    /// Finished processes that are listed, in the order of their end.
+    listed: VecDeque<u32>,
     interval: bool,
 }
 
@@ -69,6 +82,35 @@ struct Entry {
     /// What earlier intervals have reported: of live threads, and of the process.
     reported: FxHashMap<(u32, u64), Vec<ThreadCount>>,
     reported_totals: abi::Process<u64>,
+}
+
+impl Entry {
+    /// The group of finished threads of a name.
+    fn group(&mut self, comm: &[u8]) -> &mut ExitedGroup {
+        let room = self.finished.len() < MAX_NAMES || self.finished.contains_key(comm);
+        let comm = if room { comm } else { OTHER_NAMES };
+        self.finished
+            .entry(comm.to_vec())
+            .or_insert_with(|| ExitedGroup { comm: comm.to_vec(), ..ExitedGroup::default() })
+    }
+
+    /// Takes over everything of another process that has ended.
+    fn fold(&mut self, other: Self) {
+        for (sum, sampled) in self.sampled.iter_mut().zip(&other.sampled) {
+            *sum += sampled;
+        }
+        fold_totals(&mut self.totals, &other.totals);
+        fold_totals(&mut self.reported_totals, &other.reported_totals);
+        add(&mut self.delivered, &other.delivered);
+        self.delivered_threads += other.delivered_threads;
+        self.finished_threads.extend(other.finished_threads);
+        for (comm, finished) in other.finished {
+            let group = self.group(&comm);
+            group.threads += finished.threads;
+            group.samples += finished.samples;
+            add_finished(&mut group.counts, &finished.counts);
+        }
+    }
 }
 
 impl Ledger {
@@ -122,6 +164,9 @@ impl Ledger {
         let counts = self.thread_counts(&thread.events);
         let all_threads = self.options.all_threads;
         let entry = self.entry(thread.tgid);
+        if entry.comm.is_empty() && thread.tid == thread.tgid {
+            entry.comm.clone_from(&thread.comm);
+        }
         let since = match entry.reported.remove(&key) {
             Some(before) => subtract(&counts, &before),
             None => counts.clone(),
@@ -131,10 +176,7 @@ impl Ledger {
         if all_threads {
             entry.finished_threads.push(finished_thread(thread, since));
         } else {
-            let group = entry.finished.entry(thread.comm.clone()).or_insert_with(|| ExitedGroup {
-                comm: thread.comm.clone(),
-                ..ExitedGroup::default()
-            });
+            let group = entry.group(&thread.comm);
             group.threads += 1;
             group.samples += thread.samples;
             add_finished(&mut group.counts, &since);
@@ -147,9 +189,37 @@ impl Ledger {
         let entry = self.entry(end.tgid);
         entry.ended = true;
         entry.totals = end.totals;
+        self.listed.push_back(end.tgid);
+        while self.listed.len() > MAX_ENDED {
+            self.fold_earliest();
+        }
     }
 
-    /// The kernel dropped side-band records.
+    /// A process has ended without the programs saying so: it had no thread that was measured.
+    pub fn mark_ended(&mut self, tgid: u32) {
+        if let Some(entry) = self.processes.get_mut(&tgid) {
+            entry.ended = true;
+        }
+    }
+
+    /// Measured processes whose name is not known.
+    pub fn unnamed(&self) -> Vec<u32> {
+        let unnamed = self.processes.iter().filter(|(_, entry)| entry.comm.is_empty());
+        unnamed.map(|(&tgid, _)| tgid).collect()
+    }
+
+    /// So many have ended since that no message about it can still be under way.
+    fn fold_earliest(&mut self) {
+        let earliest = self.listed.pop_front().and_then(|tgid| self.processes.remove(&tgid));
+        if let Some(earliest) = earliest {
+            self.add_process(EARLIER_TGID, EARLIER_COMM);
+            let earlier = self.entry(EARLIER_TGID);
+            earlier.ended = true;
+            earlier.fold(earliest);
+        }
+    }
+
+    /// The kernel dropped records for want of room, messages of the programs among them.
     pub fn enter_dropped(&mut self, records: u64) {
         self.losses.sideband_records += records;
     }
@@ -205,6 +275,7 @@ impl Ledger {
     pub fn close_interval(&mut self, snapshot: &Snapshot) {
         self.interval = true;
         self.processes.retain(|_, entry| !entry.ended);
+        self.listed.clear();
         for entry in self.processes.values_mut() {
             entry.reported_totals = entry.totals;
             entry.finished.clear();
@@ -421,6 +492,12 @@ impl Ledger {
             switches_missed: of(cause::SWITCHES_MISSED),
             hits_in_switch: of(cause::HITS_IN_SWITCH),
             hits_without_descriptor: of(cause::HITS_WITHOUT_DESCRIPTOR),
+            // The kernel's count of what found no room includes the programs' own messages.
+            sideband_records: self.losses.sideband_records.saturating_sub(
+                of(cause::SAMPLES_LOST)
+                    + of(cause::THREAD_ENDS_LOST)
+                    + of(cause::PROCESS_ENDS_LOST),
+            ),
             leaked_descriptors: snapshot
                 .threads
                 .iter()
@@ -457,6 +534,18 @@ fn add_finished(sums: &mut Vec<ThreadCount>, counts: &[ThreadCount]) {
     add(sums, counts);
     for sum in sums {
         sum.residual = 0;
+    }
+}
+
+fn fold_totals(sums: &mut abi::Process<u64>, totals: &abi::Process<u64>) {
+    sums.exited_threads += totals.exited_threads;
+    for (sum, event) in sums.events.iter_mut().zip(&totals.events) {
+        sum.exited += event.exited;
+        sum.unattributed += event.unattributed;
+        sum.carry = sum.carry.wrapping_add(event.carry);
+        sum.lost += event.lost;
+        sum.enabled_ns += event.enabled_ns;
+        sum.running_ns += event.running_ns;
     }
 }
 

@@ -23,6 +23,7 @@ fn check_with_perf(path: &Path) {
 /// The states of the file after each of two flushes and at the end.
 fn states(session: &Session, path: &Path) -> [Vec<u8>; 3] {
     let mut recording = Recording::create(path, session.header.clone()).unwrap();
+    recording.place().unwrap();
     let (first, second) = session.records.split_at(session.records.len() / 2);
     let [after_first, after_second] = [first, second].map(|records| {
         for record in records {
@@ -77,7 +78,8 @@ fn a_new_recording_is_readable_at_once() {
     let session = Session::new();
     let dir = tempfile::tempdir().unwrap();
     let path = dir.path().join("sampler.data");
-    let _recording = Recording::create(&path, session.header.clone()).unwrap();
+    let mut recording = Recording::create(&path, session.header.clone()).unwrap();
+    recording.place().unwrap();
     assert_eq!(read(Cursor::new(std::fs::read(&path).unwrap())).unwrap(), []);
     perf(&path, &["evlist", "-v"]);
 }
@@ -113,6 +115,7 @@ fn a_full_disk_keeps_what_was_written() {
     let disk = SmallDisk::new(100 * 1024);
     let path = disk.file("sampler.data");
     let mut recording = Recording::create(&path, session.header.clone()).unwrap();
+    recording.place().unwrap();
     let mut outcomes = session.records.iter().map(|record| {
         recording.write(record)?;
         recording.flush()
@@ -139,6 +142,7 @@ fn a_large_piece_on_a_full_disk_is_kept_up_to_the_last_whole_record() {
         let disk = SmallDisk::new(pages * 4096);
         let path = disk.file("sampler.data");
         let mut recording = Recording::create(&path, session.header.clone()).unwrap();
+        recording.place().unwrap();
         for record in &session.records {
             recording.write(record).unwrap();
         }

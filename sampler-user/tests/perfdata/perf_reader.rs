@@ -168,6 +168,7 @@ fn late_records_are_put_in_order() {
     let dir = tempfile::tempdir().unwrap();
     let path = dir.path().join("late.data");
     let mut recording = Recording::create(&path, Session::new().header).unwrap();
+    recording.place().unwrap();
     let stamp = |time_ns| Stamp { time_ns, tgid: 7, tid: 7, cpu: 0 };
     let comm = Comm { stamp: stamp(1), comm: b"late".to_vec(), exec: false };
     recording.write(&Record::Comm(comm)).unwrap();

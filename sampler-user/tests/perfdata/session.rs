@@ -60,6 +60,7 @@ impl Session {
     /// Writes the whole of it to `path`, in rounds of 100 records.
     pub fn record(&self, path: &Path) -> Summary {
         let mut recording = Recording::create(path, self.header.clone()).unwrap();
+        recording.place().unwrap();
         for round in self.records.chunks(100) {
             for record in round {
                 recording.write(record).unwrap();

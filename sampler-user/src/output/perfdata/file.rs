@@ -15,6 +15,7 @@ use rustix::io::Errno;
 use super::error::RecordingError;
 
 /// A new file that has no place yet. Dropped, it is removed.
+#[derive(Debug)]
 pub(super) struct Unplaced {
     temporary: PathBuf,
     path: PathBuf,

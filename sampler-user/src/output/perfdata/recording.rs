@@ -33,6 +33,7 @@ const FLUSH_BYTES: usize = 256 * 1024;
 pub struct Recording {
     path: PathBuf,
     file: File,
+    unplaced: Option<file::Unplaced>,
     header: Header,
     layout: Layout,
     encoder: Encoder,
@@ -56,17 +57,19 @@ pub struct Summary {
 }
 
 impl Recording {
-    /// Creates a recording at `path`, with mode 0600. A previous one is kept as `PATH.old`.
+    /// Creates a recording for `path`, with mode 0600, beside it: it is there only from
+    /// [`Recording::place`] on, and leaves no trace when it is dropped before.
     ///
     /// # Errors
     /// When `path` is a symbolic link or anything but a regular file, or when the file can't be
-    /// created or written. A previous recording is then still there.
+    /// created or written.
     pub fn create(path: &Path, header: Header) -> Result<Self, RecordingError> {
         let (file, unplaced) = file::create(path)?;
         let ids = Ids::new(header.cpus.possible);
         let mut recording = Self {
             path: path.to_owned(),
             file,
+            unplaced: Some(unplaced),
             layout: Layout::new(&header),
             encoder: Encoder { ids, call_chains: header.call_chains },
             header,
@@ -82,8 +85,18 @@ impl Recording {
         // So that there is no moment at which the data is empty, of which perf warns.
         finished_round(&mut recording.buffer);
         recording.flush()?;
-        unplaced.place()?;
         Ok(recording)
+    }
+
+    /// Gives the recording its name. A previous one is kept as `PATH.old`.
+    ///
+    /// # Errors
+    /// When either can't be renamed. A previous recording is then still there.
+    pub fn place(&mut self) -> Result<(), RecordingError> {
+        match self.unplaced.take() {
+            Some(unplaced) => unplaced.place(),
+            None => Ok(()),
+        }
     }
 
     /// Adds a record.
