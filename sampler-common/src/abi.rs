@@ -31,7 +31,7 @@ pub mod source {
         (sources >> (event as u32 * BITS)) & ((1 << BITS) - 1)
     }
 
-    /// `bpf_ktime_get_ns` between switches.
+    /// The time that the thread has run.
     pub const CLOCK: u32 = 0;
     /// A `perf_event` on each CPU.
     pub const COUNTER: u32 = 1;
@@ -59,6 +59,8 @@ pub mod mode {
     pub const INHERIT: u32 = 2;
     /// Samples carry call chains.
     pub const CHAINS: u32 = 4;
+    /// An event is a [`source::CLOCK`](super::source::CLOCK).
+    pub const CLOCK: u32 = 8;
 }
 
 /// Why something could not be measured: index of `STATS`.
@@ -132,8 +134,9 @@ pub struct Thread<C = Word> {
     pub start_ns: C,
     /// The CPU it ran on last, plus 1; 0 when it has not run.
     pub last_cpu: C,
-    /// The scheduler's own account of the time it has run, when it last left a CPU, nanoseconds:
-    /// what remains of a switch that was not seen.
+    /// How far its clocks are credited, on the scale of the scheduler's own account of the time it
+    /// has run (`task_struct.se.sum_exec_runtime`), nanoseconds.
+    /// [`UNKNOWN`](Thread::UNKNOWN) when it was first seen while it ran, until it leaves.
     pub exec_ns: C,
     /// Samples sent.
     pub samples: C,
@@ -201,6 +204,8 @@ pub struct Cpu<C = Word> {
     /// Address of the `task_struct` that was seen to get the CPU, measured or not; 0 before the
     /// first switch.
     pub task: C,
+    /// `CLOCK_MONOTONIC` when the running thread's clocks were last credited, nanoseconds.
+    pub clock_ns: C,
     /// The counters when they were last read for a measured thread.
     pub last: [Last<C>; MAX_EVENTS],
 }
@@ -222,6 +227,8 @@ impl<C> Thread<C> {
     pub const FREE: u64 = 0;
     /// The descriptor belongs to a thread.
     pub const LIVE: u64 = 1;
+    /// See [`exec_ns`](Thread::exec_ns).
+    pub const UNKNOWN: u64 = u64::MAX;
 }
 
 impl<C> Cpu<C> {
@@ -337,10 +344,10 @@ const _: () = {
     assert!(offset_of!(Process, flags) == 0 && offset_of!(Process, descriptors) == 8);
     assert!(offset_of!(Process, exited_threads) == 16 && offset_of!(Process, events) == 24);
     assert!(size_of::<Control>() == 16 && offset_of!(Control, next_slot) == 8);
-    assert!(size_of::<Cpu>() == 32 + 24 * MAX_EVENTS && align_of::<Cpu>() == 8);
+    assert!(size_of::<Cpu>() == 40 + 24 * MAX_EVENTS && align_of::<Cpu>() == 8);
     assert!(offset_of!(Cpu, busy) == 0 && offset_of!(Cpu, running) == 8);
     assert!(offset_of!(Cpu, ids) == 16 && offset_of!(Cpu, task) == 24);
-    assert!(offset_of!(Cpu, last) == 32);
+    assert!(offset_of!(Cpu, clock_ns) == 32 && offset_of!(Cpu, last) == 40);
     assert!(size_of::<Header>() == 8 && offset_of!(Header, len) == 4);
     assert!(size_of::<SampleHeader>() == 40 && offset_of!(SampleHeader, ids) == 8);
     assert!(offset_of!(SampleHeader, weight) == 16 && offset_of!(SampleHeader, event) == 24);

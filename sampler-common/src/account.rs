@@ -144,6 +144,38 @@ impl<C: Cell> EventCounts<C> {
     }
 }
 
+/// Clocks. What counts is the scheduler's own account of a thread's time, which is brought up to date
+/// when the thread leaves a CPU, and only then for sure. In between, the time seen to go by is
+/// credited ahead of it, so that a thread that runs on is not credited late; when the account comes,
+/// it makes up for what is missing, or catches up first if it is behind.
+impl<C: Cell> Thread<C> {
+    /// The thread runs on, and `seen_ns` went by since it was last credited: what to credit it with.
+    #[inline(always)]
+    pub fn advance_clock(&self, seen_ns: u64) -> u64 {
+        if self.exec_ns.get() != Self::UNKNOWN {
+            bump(&self.exec_ns, seen_ns);
+        }
+        seen_ns
+    }
+
+    /// The thread leaves, with this time on its account, and `seen_ns` went by since it was last
+    /// credited: what to credit it with.
+    #[inline(always)]
+    pub fn settle_clock(&self, exec_ns: u64, seen_ns: u64) -> u64 {
+        let credited_to = self.exec_ns.get();
+        if credited_to == Self::UNKNOWN {
+            self.exec_ns.set(exec_ns);
+            return seen_ns;
+        }
+        let due = exec_ns.wrapping_sub(credited_to);
+        if due as i64 <= 0 {
+            return 0;
+        }
+        self.exec_ns.set(exec_ns);
+        due
+    }
+}
+
 impl<C: Cell> Totals<C> {
     /// Takes over the counts of a thread that ended.
     #[inline(always)]

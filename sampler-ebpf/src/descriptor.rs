@@ -1,7 +1,7 @@
 //! A descriptor's life: served from the free cache, credited, retired.
 
 use crate::counters::{
-    self, count_one, count_one_unattributed, credit_clocks, credit_process, credit_thread,
+    self, count_one, count_one_unattributed, credit_leaving, credit_process, credit_thread,
 };
 use crate::globals::{capacity, events};
 use crate::maps::{FREE, SELECTED, THREADS, control, count, process, slot};
@@ -12,6 +12,17 @@ use aya_ebpf::EbpfContext;
 use aya_ebpf::helpers::generated::bpf_get_smp_processor_id;
 use sampler_common::abi::{Cpu, Process, Thread, cause, flag, source, unpack_ids};
 use sampler_common::cell::Cell;
+
+/// When a thread is seen for the first time.
+#[derive(Clone, Copy)]
+pub enum Seen {
+    /// Before it gets a CPU: the scheduler's account of it is up to date.
+    OffCpu,
+    /// In the middle of a run: its account is of some time before.
+    Running,
+    /// At the end of a run that was not seen: its account includes that run.
+    Leaving,
+}
 
 /// The running thread is credited up to now.
 #[inline(always)]
@@ -32,10 +43,10 @@ pub fn credit_running(cpu: &Cpu) {
 pub fn leave<C: EbpfContext>(ctx: &C, cpu: &Cpu, prev: Task) {
     let running = cpu.running.get();
     let (tgid, _) = unpack_ids(cpu.ids.get());
-    credit_running(cpu);
     let dead = prev.is_dead();
     if running == Cpu::<()>::UNATTRIBUTED {
         if let Some(process) = process(tgid) {
+            credit_process(cpu, process);
             count_one_unattributed(process, source::SWITCHES);
             if dead {
                 cpu.run(Cpu::<()>::NOBODY, 0);
@@ -43,8 +54,8 @@ pub fn leave<C: EbpfContext>(ctx: &C, cpu: &Cpu, prev: Task) {
             }
         }
     } else if let Some(thread) = slot(running as u32) {
+        credit_leaving(cpu, thread, prev);
         count_one(thread, source::SWITCHES);
-        thread.exec_ns.set(prev.exec_ns());
         if dead {
             cpu.run(Cpu::<()>::NOBODY, 0);
             retire(ctx, running as u32, thread);
@@ -55,7 +66,7 @@ pub fn leave<C: EbpfContext>(ctx: &C, cpu: &Cpu, prev: Task) {
 /// The thread that leaves is not the one that was seen to come. The kernel skips a program that is
 /// already active on the CPU, and may keep switches of its own from being traced. Whoever was
 /// thought to run is credited and forgotten; a measured thread that really did run is made the
-/// running one, and credited with what the scheduler says of its time.
+/// running one. What it counted unseen is lost, except for its clocks, which the scheduler keeps.
 #[inline(always)]
 pub fn resynchronize<C: EbpfContext>(ctx: &C, cpu: &Cpu, prev: Task, process: Option<&Process>) {
     if cpu.running.get() != Cpu::<()>::NOBODY {
@@ -63,19 +74,16 @@ pub fn resynchronize<C: EbpfContext>(ctx: &C, cpu: &Cpu, prev: Task, process: Op
         cpu.run(Cpu::<()>::NOBODY, 0);
     }
     if let Some(process) = process {
-        enter_fresh(ctx, cpu, prev, process);
-        if let Some(thread) = slot(cpu.running.get() as u32) {
-            credit_clocks(thread, prev.exec_ns().wrapping_sub(thread.exec_ns.get()));
-        }
+        enter_fresh(ctx, cpu, prev, process, Seen::Leaving);
     }
 }
 
 /// A measured thread gets the CPU. It is credited from the last reading on, which the caller has
 /// made sure is of now.
 #[inline(always)]
-pub fn enter<C: EbpfContext>(ctx: &C, cpu: &Cpu, next: Task, process: &Process) {
+pub fn enter<C: EbpfContext>(ctx: &C, cpu: &Cpu, next: Task, process: &Process, seen: Seen) {
     let ids = next.ids();
-    match find_or_create(ctx, next, process) {
+    match find_or_create(ctx, next, process, seen) {
         Some((index, thread)) => {
             // SAFETY: no arguments.
             if thread.arrive(unsafe { bpf_get_smp_processor_id() }) {
@@ -92,9 +100,9 @@ pub fn enter<C: EbpfContext>(ctx: &C, cpu: &Cpu, next: Task, process: &Process) 
 
 /// Starts an interval and gives it to a thread that nobody ran before.
 #[inline(always)]
-pub fn enter_fresh<C: EbpfContext>(ctx: &C, cpu: &Cpu, next: Task, process: &Process) {
+pub fn enter_fresh<C: EbpfContext>(ctx: &C, cpu: &Cpu, next: Task, process: &Process, seen: Seen) {
     counters::start(cpu);
-    enter(ctx, cpu, next, process);
+    enter(ctx, cpu, next, process, seen);
 }
 
 #[inline(always)]
@@ -102,6 +110,7 @@ fn find_or_create<C: EbpfContext>(
     ctx: &C,
     task: Task,
     process: &Process,
+    seen: Seen,
 ) -> Option<(u32, &'static Thread)> {
     if let Some((index, thread)) = find(task.tid()) {
         if thread.start_ns.get() == task.start_ns() && thread.ids.get() == task.ids() {
@@ -110,7 +119,7 @@ fn find_or_create<C: EbpfContext>(
         // The tid has come back before its last owner was seen to leave.
         retire(ctx, index, thread);
     }
-    create(task, process)
+    create(task, process, seen)
 }
 
 /// The descriptor of a tid.
@@ -123,11 +132,15 @@ pub fn find(tid: u32) -> Option<(u32, &'static Thread)> {
 
 /// A descriptor for a thread that has none. `None` when none is free.
 #[inline(always)]
-pub fn create(task: Task, process: &Process) -> Option<(u32, &'static Thread)> {
+pub fn create(task: Task, process: &Process, seen: Seen) -> Option<(u32, &'static Thread)> {
     let index = take_free()?;
     let thread = slot(index)?;
     task.copy_comm(&thread.comm);
-    thread.assign(task.ids(), task.start_ns(), task.exec_ns(), events());
+    let exec_ns = match seen {
+        Seen::OffCpu | Seen::Leaving => task.exec_ns(),
+        Seen::Running => Thread::<()>::UNKNOWN,
+    };
+    thread.assign(task.ids(), task.start_ns(), exec_ns, events());
     if THREADS.insert(task.tid(), index, 0).is_err() {
         count(cause::MAP_ERRORS);
         thread.state.set(Thread::<()>::FREE);

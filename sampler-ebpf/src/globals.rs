@@ -24,10 +24,6 @@ static MODE: Global<u32> = Global::new(0);
 #[unsafe(no_mangle)]
 static CAPACITY: Global<u32> = Global::new(0);
 
-/// CPUs there may be: the stride of `COUNTERS`.
-#[unsafe(no_mangle)]
-static CPUS: Global<u32> = Global::new(1);
-
 /// Offsets in the running kernel's structs, from its BTF.
 #[unsafe(no_mangle)]
 pub static TASK_PID: Global<u32> = Global::new(0);
@@ -62,13 +58,13 @@ pub fn source_of(event: usize) -> u32 {
 /// Descriptors there are.
 #[inline(always)]
 pub fn capacity() -> u64 {
-    CAPACITY.load() as u64
+    u64::from(CAPACITY.load())
 }
 
-/// The index of a CPU's counter in `COUNTERS`.
+/// An event is a clock.
 #[inline(always)]
-pub fn counter_index(event: usize, cpu: u32) -> u32 {
-    event as u32 * CPUS.load() + cpu
+pub fn has_clock() -> bool {
+    MODE.load() & mode::CLOCK != 0
 }
 
 /// Every process is measured.

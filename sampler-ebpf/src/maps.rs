@@ -36,9 +36,23 @@ pub static SELECTED: HashMap<u32, u32> = HashMap::with_max_entries(1, 0);
 #[map]
 static CPU: PerCpuArray<Cpu> = PerCpuArray::with_max_entries(1, 0);
 
-/// The counters to read: `globals::counter_index`. Set at load.
+/// The counters to read, by CPU: one map an event, see `counters`.
 #[map]
-pub static COUNTERS: PerfEventByteArray = PerfEventByteArray::new(0);
+pub static COUNTERS_0: PerfEventByteArray = PerfEventByteArray::new(0);
+#[map]
+pub static COUNTERS_1: PerfEventByteArray = PerfEventByteArray::new(0);
+#[map]
+pub static COUNTERS_2: PerfEventByteArray = PerfEventByteArray::new(0);
+#[map]
+pub static COUNTERS_3: PerfEventByteArray = PerfEventByteArray::new(0);
+#[map]
+pub static COUNTERS_4: PerfEventByteArray = PerfEventByteArray::new(0);
+#[map]
+pub static COUNTERS_5: PerfEventByteArray = PerfEventByteArray::new(0);
+#[map]
+pub static COUNTERS_6: PerfEventByteArray = PerfEventByteArray::new(0);
+#[map]
+pub static COUNTERS_7: PerfEventByteArray = PerfEventByteArray::new(0);
 
 /// Each CPU's way out.
 #[map]

@@ -51,7 +51,8 @@ fn ten_thousand_threads_take_no_more_descriptors_than_one() -> Result<()> {
     assert_eq!(listed.len(), process.threads.len(), "a thread is listed twice");
     assert_eq!(listed, alive, "the threads of /proc");
     assert_eq!(alive.len() as u64, IDLE_THREADS + 1);
-    assert!(report.descriptors.peak > IDLE_THREADS);
+    // Threads that do not run need no descriptor.
+    assert!(report.descriptors.peak < IDLE_THREADS);
     Ok(())
 }
 

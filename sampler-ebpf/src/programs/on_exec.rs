@@ -1,7 +1,7 @@
 //! `sched_process_exec`: counting of a command starts here, and a thread that is not the main one
 //! takes over the main one's tid.
 
-use crate::descriptor::{credit_running, enter, enter_fresh, find, retire};
+use crate::descriptor::{Seen, credit_running, enter, enter_fresh, find, retire};
 use crate::maps::{enabled, process, this_cpu};
 use crate::process::{is_selected, measured, select};
 use crate::task::Task;
@@ -41,8 +41,8 @@ fn on_exec(ctx: BtfTracePointContext) -> i32 {
         }
     }
     match measured(task) {
-        Some(process) if ran => enter(&ctx, cpu, task, process),
-        Some(process) => enter_fresh(&ctx, cpu, task, process),
+        Some(process) if ran => enter(&ctx, cpu, task, process, Seen::Running),
+        Some(process) => enter_fresh(&ctx, cpu, task, process, Seen::Running),
         None => cpu.run(Cpu::<()>::NOBODY, 0),
     }
     cpu.end();

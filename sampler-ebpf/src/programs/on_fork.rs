@@ -1,7 +1,7 @@
 //! `sched_process_fork`: a new thread of a measured process gets its descriptor, and a new process
 //! is followed.
 
-use crate::descriptor::create;
+use crate::descriptor::{Seen, create};
 use crate::globals::inherit;
 use crate::maps::{count, enabled, insert_process, process};
 use crate::process::{is_selected, select};
@@ -30,7 +30,7 @@ fn on_fork(ctx: BtfTracePointContext) -> i32 {
         child.tgid()
     );
     // When none is free, it runs without one, and may get one at a later switch.
-    let _ = create(child, of_child);
+    let _ = create(child, of_child, Seen::OffCpu);
     0
 }
 

@@ -1,7 +1,7 @@
 //! An event's overflow on this CPU, in an NMI where the PMU has one: a sample, if a measured thread
 //! runs. Allocates nothing, creates nothing, logs nothing.
 
-use crate::counters::read;
+use crate::counters::credit_event;
 use crate::globals::chains;
 use crate::maps::{SampleBuffer, count, process, sample_buffer, slot, this_cpu};
 use crate::message::send_sample;
@@ -49,14 +49,10 @@ fn sample(ctx: &PerfEventContext, cpu: &Cpu, thread: &Thread) {
     let Some(process) = process(unpack_ids(ids).0) else {
         return count(cause::MAP_ERRORS);
     };
-    let (Some(counts), Some(last), Some(totals)) =
-        (thread.events.get(event), cpu.last.get(event), process.events.get(event))
-    else {
+    let (Some(counts), Some(totals)) = (thread.events.get(event), process.events.get(event)) else {
         return;
     };
-    if let Some(now) = read(event) {
-        counts.credit(last.advance(now));
-    }
+    credit_event(cpu, thread, event);
     let weight = counts.take_sample(totals);
     if weight == 0 {
         return;

@@ -2,7 +2,7 @@
 //! overflows has an old count, and at the start nobody knows yet who runs. The kernel calls it in
 //! an interrupt on that CPU (`bpf_prog_test_run_raw_tp`, net/bpf/test_run.c, since v5.10).
 
-use crate::descriptor::{credit_running, enter, enter_fresh};
+use crate::descriptor::{Seen, credit_running, enter, enter_fresh};
 use crate::maps::{enabled, this_cpu};
 use crate::process::measured;
 use crate::task::Task;
@@ -31,8 +31,8 @@ fn on_snapshot(ctx: RawTracePointContext) -> i32 {
         // SAFETY: no arguments; the current task can't go away under its own feet.
         let current = Task(unsafe { bpf_get_current_task_btf() }.cast_const().cast());
         match measured(current) {
-            Some(process) if ran => enter(&ctx, cpu, current, process),
-            Some(process) => enter_fresh(&ctx, cpu, current, process),
+            Some(process) if ran => enter(&ctx, cpu, current, process, Seen::Running),
+            Some(process) => enter_fresh(&ctx, cpu, current, process, Seen::Running),
             None => {}
         }
     }

@@ -1,7 +1,7 @@
 //! `sched_switch`: the thread that leaves is credited with what the CPU's counters advanced, and
 //! the one that comes is credited from here on. Runs under the run queue's lock, interrupts off.
 
-use crate::descriptor::{enter, enter_fresh, leave, resynchronize};
+use crate::descriptor::{Seen, enter, enter_fresh, leave, resynchronize};
 use crate::maps::{count, enabled, this_cpu};
 use crate::process::measured;
 use crate::task::Task;
@@ -37,8 +37,8 @@ fn on_switch(ctx: BtfTracePointContext) -> i32 {
         leave(&ctx, cpu, prev);
     }
     match next_process {
-        Some(process) if ran => enter(&ctx, cpu, next, process),
-        Some(process) => enter_fresh(&ctx, cpu, next, process),
+        Some(process) if ran => enter(&ctx, cpu, next, process, Seen::OffCpu),
+        Some(process) => enter_fresh(&ctx, cpu, next, process, Seen::OffCpu),
         None => cpu.run(Cpu::<()>::NOBODY, 0),
     }
     cpu.end();

@@ -32,6 +32,18 @@ const TRACEPOINTS: [(&str, &str); 5] = [
     ("on_rename", "task_rename"),
 ];
 
+/// The maps of counters, one an event.
+const COUNTERS: [&str; MAX_EVENTS] = [
+    "COUNTERS_0",
+    "COUNTERS_1",
+    "COUNTERS_2",
+    "COUNTERS_3",
+    "COUNTERS_4",
+    "COUNTERS_5",
+    "COUNTERS_6",
+    "COUNTERS_7",
+];
+
 /// Fewest processes there is room for. Beyond that, one for every fourth thread.
 const MIN_PROCESSES: u32 = 1024;
 
@@ -135,12 +147,13 @@ impl Programs {
         self.program_fd("on_overflow")
     }
 
-    /// The map of counters to read: index `event × possible CPUs + CPU`.
+    /// The map of an event's counters to read: index CPU.
     ///
     /// # Errors
     /// When the object lacks it.
-    pub fn counters_map(&self) -> Result<BorrowedFd<'_>, CaptureError> {
-        map_fd(&self.ebpf, "COUNTERS")
+    pub fn counters_map(&self, event: usize) -> Result<BorrowedFd<'_>, CaptureError> {
+        let name = COUNTERS.get(event).copied();
+        map_fd(&self.ebpf, name.ok_or(CaptureError::Object { name: "COUNTERS" })?)
     }
 
     /// The map of outputs: index CPU.
@@ -279,14 +292,12 @@ impl Programs {
 }
 
 fn load_object(settings: Settings<'_>, offsets: Offsets, btf: &Btf) -> Result<Ebpf, CaptureError> {
-    let possible_cpus = aya::util::nr_cpus()
-        .map_err(|(what, source)| CaptureError::Machine { what: what.to_owned(), source })?
-        as u32;
     let events = settings.events.len() as u32;
     let sources = sources(settings.events);
     let mode = bit(settings.everything, mode::EVERYTHING)
         | bit(settings.inherit, mode::INHERIT)
-        | bit(settings.chains, mode::CHAINS);
+        | bit(settings.chains, mode::CHAINS)
+        | bit(settings.events.iter().any(|event| event.source == Source::Clock), mode::CLOCK);
     let log_level = if settings.debug { aya_log_level() } else { 0 };
     EbpfLoader::new()
         .btf(Some(btf))
@@ -294,7 +305,6 @@ fn load_object(settings: Settings<'_>, offsets: Offsets, btf: &Btf) -> Result<Eb
         .override_global("SOURCES", &sources, true)
         .override_global("MODE", &mode, true)
         .override_global("CAPACITY", &settings.max_threads, true)
-        .override_global("CPUS", &possible_cpus, true)
         .override_global("TASK_PID", &offsets.task_pid, true)
         .override_global("TASK_TGID", &offsets.task_tgid, true)
         .override_global("TASK_STATE", &offsets.task_state, true)
@@ -309,7 +319,6 @@ fn load_object(settings: Settings<'_>, offsets: Offsets, btf: &Btf) -> Result<Eb
         .map_max_entries("FREE", settings.max_threads)
         .map_max_entries("SELECTED", if settings.selected { settings.max_threads } else { 1 })
         .map_max_entries("PROCESSES", process_capacity(settings.max_threads))
-        .map_max_entries("COUNTERS", (events * possible_cpus).max(1))
         .load(OBJECT)
         .map_err(|error| CaptureError::LoadObject(Box::new(error)))
 }

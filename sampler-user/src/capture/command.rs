@@ -68,7 +68,7 @@ impl HeldCommand {
             Ok(child) => Ok(RunningCommand { child }),
             Err(source) => {
                 let reason = match source.kind() {
-                    io::ErrorKind::NotFound => "there is no such command",
+                    io::ErrorKind::NotFound => "command not found",
                     io::ErrorKind::PermissionDenied => "it is not executable",
                     _ => "it can't be executed",
                 };
@@ -143,7 +143,7 @@ mod tests {
     #[test]
     fn what_can_not_be_run_says_so() {
         let missing = held(&["/no/such/command"]).release().unwrap_err();
-        assert_eq!(missing.to_string(), "can't run /no/such/command: there is no such command");
+        assert_eq!(missing.to_string(), "can't run /no/such/command: command not found");
         let data = held(&["/etc/passwd"]).release().unwrap_err();
         assert_eq!(data.to_string(), "can't run /etc/passwd: it is not executable");
     }

@@ -30,14 +30,11 @@ impl Counters {
         rings: &[(u32, Ring)],
     ) -> Result<Self, CaptureError> {
         let mut counters = Self::default();
-        let possible_cpus = aya::util::nr_cpus()
-            .map_err(|(what, source)| CaptureError::Machine { what: what.to_owned(), source })?;
         for (index, event) in events.iter_mut().enumerate() {
             for (cpu, ring) in rings {
                 let Some(fd) = open_on_cpu(event, index == 0, *cpu)? else { break };
                 if event.source == Source::Counter {
-                    let slot = (index * possible_cpus) as u32 + cpu;
-                    sys::set_map_fd(programs.counters_map()?, slot, fd.as_fd()).map_err(
+                    sys::set_map_fd(programs.counters_map(index)?, *cpu, fd.as_fd()).map_err(
                         |source| CaptureError::Map {
                             action: "add an event to",
                             map: "COUNTERS",

@@ -23,6 +23,14 @@ pub(super) enum UsageError {
     /// No target.
     #[error("nothing to measure: give -p TGID, -t TID, -a, or a COMMAND")]
     NoTarget,
+    /// What stands where the command would start is an option, misspelt or of another subcommand.
+    #[error("there is no option {option:?}; see `sampler {subcommand} --help`")]
+    NoOption {
+        /// As typed.
+        option: String,
+        /// The one that was asked for.
+        subcommand: &'static str,
+    },
 }
 
 /// Whom to measure, and how long.
@@ -86,11 +94,18 @@ pub(super) struct OutputArguments {
 }
 
 impl TargetArguments {
-    /// There is something to measure.
-    pub fn check(&self) -> Result<(), UsageError> {
+    /// There is something to measure, and the command, if any, is no option that `subcommand` does
+    /// not have.
+    pub fn check(&self, subcommand: &'static str) -> Result<(), UsageError> {
         let nothing =
             !self.all && self.pid.is_empty() && self.tid.is_empty() && self.command.is_empty();
-        if nothing { Err(UsageError::NoTarget) } else { Ok(()) }
+        match self.command.first().map(|word| word.to_string_lossy()) {
+            Some(word) if word.starts_with('-') => {
+                Err(UsageError::NoOption { option: word.into_owned(), subcommand })
+            }
+            _ if nothing => Err(UsageError::NoTarget),
+            _ => Ok(()),
+        }
     }
 
     /// The plan for a session with these events.
@@ -137,12 +152,18 @@ impl EventArguments {
         max_hz: u64,
         console: Console,
     ) -> anyhow::Result<Vec<Event>> {
-        let mut events = if self.events.is_empty() {
-            parse(&[default_event(console)], MAX_EVENTS)?
+        let by_default = self.events.is_empty();
+        let mut events = if by_default {
+            parse(&[default_event()], MAX_EVENTS)?
         } else {
             parse(&self.events, MAX_EVENTS)?
         };
         resolve(&mut events, sampling, max_hz)?;
+        if by_default && events.iter().any(|event| event.name == FALLBACK) {
+            console.say(&format!(
+                "this machine has no cycles counter; {FALLBACK} is measured instead"
+            ));
+        }
         Ok(events)
     }
 }
@@ -155,12 +176,11 @@ pub(super) fn max_sample_rate() -> anyhow::Result<u64> {
     text.trim().parse().with_context(|| format!("can't read {path}: it holds {text:?}"))
 }
 
-fn default_event(console: Console) -> &'static str {
-    if counts_cycles() {
-        return "cycles";
-    }
-    console.say("this machine has no cycles counter; cpu-clock is measured instead");
-    "cpu-clock"
+/// What is measured by default where the machine can't count cycles.
+const FALLBACK: &str = "cpu-clock";
+
+fn default_event() -> &'static str {
+    if counts_cycles() { "cycles" } else { FALLBACK }
 }
 
 /// The kernel opens the event. Where it does not for want of a permission, it is asked for again and

@@ -3,7 +3,6 @@
 
 use super::common::UsageError;
 use crate::capture::error::CaptureError;
-use crate::capture::events::EventError;
 use std::io::ErrorKind;
 use std::os::unix::process::ExitStatusExt;
 use std::process::{ExitCode, ExitStatus};
@@ -22,7 +21,7 @@ pub fn exit_code(error: &anyhow::Error) -> (ExitCode, Option<String>) {
     let code = match error.downcast_ref::<CaptureError>() {
         Some(CaptureError::Command { source, .. }) if source.kind() == ErrorKind::NotFound => 127,
         Some(CaptureError::Command { .. }) => 126,
-        _ if error.is::<UsageError>() || error.is::<EventError>() => 2,
+        _ if error.is::<UsageError>() => 2,
         _ => 1,
     };
     (ExitCode::from(code), Some(format!("{error:#}")))

@@ -47,7 +47,7 @@ pub(super) struct Arguments {
 
 #[derive(Args, Debug)]
 struct SamplingArguments {
-    /// Take a sample every so many events
+    /// Take a sample every so many events, at least 1
     #[arg(short, long, value_name = "COUNT", conflicts_with = "freq")]
     count: Option<u64>,
 
@@ -60,7 +60,7 @@ struct SamplingArguments {
     g: bool,
 
     /// Record call chains by frame pointers, or none
-    #[arg(long, value_enum, value_name = "MODE", default_value_t = CallGraph::Fp, conflicts_with = "g")]
+    #[arg(long, value_enum, value_name = "MODE", default_value_t = CallGraph::Fp)]
     call_graph: CallGraph,
 }
 
@@ -108,7 +108,7 @@ pub(super) fn run(typed: Arguments, argv: &[OsString]) -> anyhow::Result<ExitCod
     let Arguments { targets, events, sampling, output, say } = typed;
     let console = Console::new(say.quiet, say.verbose);
     let chains = sampling.call_graph == CallGraph::Fp;
-    targets.check()?;
+    targets.check("record")?;
     let max_hz = max_sample_rate()?;
     let events = events.resolve(sampling.request(max_hz), max_hz, console)?;
     // Standard output is the command's.

@@ -10,7 +10,7 @@ use crate::model::report::Report;
 use crate::output::{csv, json, table};
 use anyhow::Context;
 use clap::Args;
-use std::fs::OpenOptions;
+use std::fs::{File, OpenOptions};
 use std::io::{self, Write};
 use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
@@ -19,6 +19,9 @@ use std::time::Duration;
 
 /// Shortest interval: a snapshot interrupts each CPU once.
 const MIN_INTERVAL_MS: u64 = 10;
+
+/// Longest interval: a day.
+const MAX_INTERVAL_MS: u64 = 86_400_000;
 
 /// As typed.
 #[derive(Args, Debug)]
@@ -29,8 +32,8 @@ pub(super) struct Arguments {
     #[command(flatten)]
     events: EventArguments,
 
-    /// Print what was counted every so many milliseconds, at least 10
-    #[arg(short = 'I', long, value_name = "MS", value_parser = clap::value_parser!(u64).range(MIN_INTERVAL_MS..))]
+    /// Print what was counted every so many milliseconds, 10 to 86400000
+    #[arg(short = 'I', long, value_name = "MS", value_parser = clap::value_parser!(u64).range(MIN_INTERVAL_MS..=MAX_INTERVAL_MS))]
     interval_print: Option<u64>,
 
     /// File to print to, instead of standard output, or standard error with a COMMAND; it is replaced
@@ -56,7 +59,7 @@ enum Format {
 pub(super) fn run(typed: Arguments) -> anyhow::Result<ExitCode> {
     let Arguments { targets, events, interval_print, output, csv, say } = typed;
     let console = Console::new(say.quiet, say.verbose);
-    targets.check()?;
+    targets.check("stat")?;
     let events = events.resolve(SamplingRequest::None, 0, console)?;
     let format = match (csv, say.json) {
         (true, _) => Format::Csv,
@@ -69,12 +72,13 @@ pub(super) fn run(typed: Arguments) -> anyhow::Result<ExitCode> {
     plan.interval = interval_print.map(Duration::from_millis);
     let intervals = plan.interval.is_some();
     let session = Session::arm(plan)?;
-    let out: Box<dyn Write> = match &output {
-        Some(path) => Box::new(create(path)?),
+    let file = output.as_deref().map(open).transpose()?;
+    let out: Box<dyn Write> = match &file {
+        Some(file) => Box::new(file.try_clone().context("can't share the output file")?),
         None if to_stderr => Box::new(io::stderr()),
         None => Box::new(io::stdout()),
     };
-    let mut printer = Printer { console, format, max_rows, header_printed: false, out };
+    let mut printer = Printer { console, format, max_rows, header_printed: false, file, out };
     let outcome = super::runtime()?.block_on(session.run(None, &mut printer))?;
     match outcome {
         Outcome::Aborted => Ok(ExitCode::from(exit::ABORTED)),
@@ -92,12 +96,13 @@ pub(super) fn run(typed: Arguments) -> anyhow::Result<ExitCode> {
 /// Rows of a table.
 const MAX_ROWS: usize = 50;
 
-/// A file of its own: no link is followed, and nothing but a plain file is replaced.
-fn create(path: &Path) -> anyhow::Result<std::fs::File> {
+/// The file to print to. No link is followed, and what is in it stays until counting starts: a
+/// session that can't start replaces nothing.
+fn open(path: &Path) -> anyhow::Result<File> {
     OpenOptions::new()
         .write(true)
         .create(true)
-        .truncate(true)
+        .truncate(false)
         .custom_flags(libc::O_NOFOLLOW)
         .open(path)
         .with_context(|| format!("can't write to {}", path.display()))
@@ -109,6 +114,8 @@ struct Printer {
     format: Format,
     max_rows: usize,
     header_printed: bool,
+    /// What `out` writes to, if it is a file.
+    file: Option<File>,
     out: Box<dyn Write>,
 }
 
@@ -151,6 +158,10 @@ impl Printer {
 
 impl Observer for Printer {
     fn started(&mut self) {
+        if let Some(file) = &self.file {
+            // Only a plain file has anything to empty; for a device or a pipe this fails.
+            let _ = file.set_len(0);
+        }
         self.console.say("counting");
     }
 

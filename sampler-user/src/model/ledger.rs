@@ -81,6 +81,9 @@ struct Entry {
     delivered_threads: u64,
     /// What earlier intervals have reported: of live threads, and of the process.
     reported: FxHashMap<(u32, u64), Vec<ThreadCount>>,
+    /// Residuals that an earlier interval has reported of threads that have ended since, so that
+    /// they are in the carry now.
+    moved_residual: Vec<i64>,
     reported_totals: abi::Process<u64>,
 }
 
@@ -168,7 +171,12 @@ impl Ledger {
             entry.comm.clone_from(&thread.comm);
         }
         let since = match entry.reported.remove(&key) {
-            Some(before) => subtract(&counts, &before),
+            Some(before) => {
+                for (moved, before) in entry.moved_residual.iter_mut().zip(&before) {
+                    *moved += before.residual;
+                }
+                subtract(&counts, &before)
+            }
             None => counts.clone(),
         };
         entry.delivered_threads += 1;
@@ -281,6 +289,7 @@ impl Ledger {
             entry.finished.clear();
             entry.finished_threads.clear();
             entry.reported.clear();
+            entry.moved_residual.fill(0);
         }
         for thread in &snapshot.threads {
             let key = (thread.tid, thread.start_ns);
@@ -316,6 +325,7 @@ impl Ledger {
         self.processes.entry(tgid).or_insert_with(|| Entry {
             sampled: vec![0; events],
             delivered: vec![ThreadCount::default(); events],
+            moved_residual: vec![0; events],
             ..Entry::default()
         })
     }
@@ -433,7 +443,8 @@ impl Ledger {
                     exited,
                     unattributed,
                     sampled: entry.sampled[event],
-                    residual: threads.iter().map(|thread| of(thread).residual).sum(),
+                    residual: threads.iter().map(|thread| of(thread).residual).sum::<i64>()
+                        - entry.moved_residual[event],
                     carry: totals.carry.wrapping_sub(before.carry) as i64,
                     lost: totals.lost.wrapping_sub(before.lost),
                     enabled_ns: ended(|count| count.enabled_ns)

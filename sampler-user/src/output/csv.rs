@@ -1,7 +1,8 @@
-//! A report as a table for programs: one row a process, thread, or group of exited threads, and event.
+//! A report as a table for programs: one row a process, thread, or group of exited threads, and
+//! event.
 //!
-//! Counts are raw and exact. A column that says nothing about a row's kind is empty there. Names are
-//! escaped as everywhere, so that a row is one line.
+//! Counts are raw and exact. A column that says nothing about a row's kind is empty there. Names
+//! are escaped as everywhere, so that a row is one line.
 
 use super::text::escape;
 use super::{sample_count, thread_count};
@@ -207,5 +208,75 @@ fn writer(out: &mut dyn Write) -> Writer<&mut dyn Write> {
 impl<'a> Row<'a> {
     fn of_event(&self, event: &'a Event) -> Self {
         Self { event: &event.name, unit: event.unit.to_string(), ..self.clone() }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::output::fixtures::*;
+    use std::collections::HashMap;
+
+    fn read(text: &[u8]) -> Vec<HashMap<String, String>> {
+        csv::Reader::from_reader(text).deserialize().collect::<Result<_, _>>().unwrap()
+    }
+
+    fn written(report: &Report) -> Vec<u8> {
+        let mut out = Vec::new();
+        write(&mut out, report).unwrap();
+        out
+    }
+
+    #[test]
+    fn a_process_with_short_threads() {
+        assert_golden("churn.csv", &String::from_utf8(written(&churn())).unwrap());
+    }
+
+    #[test]
+    fn columns_are_the_fields_of_a_row() {
+        let mut writer = Writer::from_writer(Vec::new());
+        writer.serialize(Row::default()).unwrap();
+        let out = writer.into_inner().unwrap();
+        let text = String::from_utf8(out).unwrap();
+        assert_eq!(text.lines().next(), Some(COLUMNS.join(",").as_str()));
+    }
+
+    #[test]
+    fn the_rows_of_a_process_add_up() {
+        for report in [churn(), exhausted(), everything()] {
+            let rows = read(&written(&report));
+            for process in &report.processes {
+                let of = |row: &&HashMap<String, String>| {
+                    row["tgid"] == process.tgid.to_string() && row["event"] == "cpu-clock"
+                };
+                let count = |row: &HashMap<String, String>| row["count"].parse::<u64>().unwrap();
+                let (total, parts): (Vec<_>, Vec<_>) =
+                    rows.iter().filter(of).partition(|row| row["kind"] == "process");
+                assert_eq!(total.len(), 1);
+                assert_eq!(count(total[0]), process.counts[0].count);
+                assert_eq!(parts.into_iter().map(count).sum::<u64>(), process.counts[0].count);
+            }
+        }
+    }
+
+    #[test]
+    fn hostile_names_stay_in_their_field() {
+        let out = written(&hostile());
+        let lines = out.iter().filter(|&&byte| byte == b'\n').count();
+        let rows = read(&out);
+        assert_eq!(rows.len() + 1, lines, "a row is a line");
+        assert_eq!(rows[1]["comm"], "a,\"b\"\\x0a1,2");
+    }
+
+    #[test]
+    fn an_interval_is_in_each_row() {
+        let mut out = Vec::new();
+        let (start, end) = (Duration::from_millis(200), Duration::from_millis(400));
+        write_header(&mut out).unwrap();
+        write_interval(&mut out, &churn(), start, end).unwrap();
+        let rows = read(&out);
+        assert_eq!(rows.len(), read(&written(&churn())).len());
+        assert!(rows.iter().all(|row| row["start_ns"] == "200000000"));
+        assert!(rows.iter().all(|row| row["end_ns"] == "400000000"));
     }
 }

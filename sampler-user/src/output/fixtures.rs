@@ -186,7 +186,8 @@ pub(super) fn everything() -> Report {
             &[0],
         ),
         process(901, "bash", vec![thread(901, "bash", 'S', &[clock(1_204_000, 0)])], vec![], &[0]),
-        process(950, "cc", vec![], vec![group("cc", 1, &[clock(45_310_000, 45_000_000)])], &[0]),
+        // Its name was not seen, its only thread's was.
+        process(950, "", vec![], vec![group("cc", 1, &[clock(45_310_000, 45_000_000)])], &[0]),
     ];
     processes.extend((0..40).map(|n| {
         let main = thread(1_000 + n, "worker", 'S', &[clock(u64::from(n) * 10_000, 0)]);

@@ -1,6 +1,6 @@
-//! A report as one JSON object on one line, for other programs. Schema 1: keys may be added, none is
-//! removed or changes its meaning. Integers are exact, counts are raw (not scaled up when the kernel
-//! counted an event a part of the time), names are escaped as everywhere.
+//! A report as one JSON object on one line, for other programs. Schema 1: keys may be added, none
+//! is removed or changes its meaning. Integers are exact, counts are raw (not scaled up when the
+//! kernel counted an event a part of the time), names are escaped as everywhere.
 
 use super::text::escape;
 use crate::model::event::{Event, Sampling};
@@ -254,4 +254,106 @@ struct DescriptorsShape {
     capacity: u64,
     peak: u64,
     in_use_at_end: u64,
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::output::fixtures::*;
+    use serde_json::Value;
+
+    fn written(report: &Report) -> String {
+        let mut out = Vec::new();
+        write(&mut out, report).unwrap();
+        String::from_utf8(out).unwrap()
+    }
+
+    fn parsed(report: &Report) -> Value {
+        serde_json::from_str(&written(report)).unwrap()
+    }
+
+    #[test]
+    fn one_object_on_one_line() {
+        for report in [churn(), hostile(), everything()] {
+            let text = written(&report);
+            assert_eq!((text.matches('\n').count(), text.ends_with("}\n")), (1, true), "{text}");
+        }
+        let mut object = parsed(&lossy());
+        assert_eq!(object["version"].take(), env!("CARGO_PKG_VERSION"));
+        let pretty = serde_json::to_string_pretty(&object).unwrap();
+        assert_golden("report.json", &(pretty + "\n"));
+    }
+
+    #[test]
+    fn the_laws_hold_of_what_is_written() {
+        for report in [churn(), exhausted(), everything(), multiplexed()] {
+            for process in parsed(&report)["processes"].as_array().unwrap() {
+                for (event, count) in process["counts"].as_object().unwrap() {
+                    let of = |key: &str| count[key].as_i64().unwrap();
+                    assert_eq!(
+                        of("count"),
+                        of("live") + of("exited") + of("unattributed"),
+                        "{event}"
+                    );
+                    assert_eq!(
+                        of("count"),
+                        of("sampled") + of("residual") + of("carry") + of("lost"),
+                        "{event}"
+                    );
+                }
+            }
+        }
+    }
+
+    #[test]
+    fn counts_are_in_the_order_of_the_session() {
+        let mut report = churn();
+        report.events.reverse();
+        let text = written(&report);
+        assert!(text.find("\"page-faults\":{") < text.find("\"cpu-clock\":{"), "{text}");
+    }
+
+    #[test]
+    fn one_key_says_how_an_event_is_sampled() {
+        for (sampling, key, value) in [
+            (Sampling::Frequency(999), "sample_frequency_hz", Value::from(999)),
+            (Sampling::Period(1_000_000), "sample_period", Value::from(1_000_000)),
+            (Sampling::Off, "sample_period", Value::Null),
+        ] {
+            let object = parsed(&report(vec![cpu_clock(sampling)], Vec::new()));
+            let event = object["events"][0].as_object().unwrap();
+            let keys: Vec<_> = event.iter().filter(|(key, _)| key.starts_with("sample_")).collect();
+            assert_eq!(keys, [(&key.to_owned(), &value)]);
+        }
+    }
+
+    #[test]
+    fn large_integers_are_exact() {
+        let mut large = churn();
+        large.processes[0].counts[0].count = u64::MAX;
+        large.processes[0].counts[0].carry = i64::MIN;
+        let text = written(&large);
+        assert!(text.contains("\"count\":18446744073709551615,"), "{text}");
+        assert!(text.contains("\"carry\":-9223372036854775808,"), "{text}");
+    }
+
+    #[test]
+    fn all_losses_are_there() {
+        let object = parsed(&lossy());
+        let fields = format!("{:?}", Losses::default()).matches(": ").count();
+        let losses = object["losses"].as_object().unwrap();
+        assert_eq!(losses.len(), fields);
+        assert!(losses.values().all(|loss| loss.as_u64() > Some(0)), "{losses:?}");
+    }
+
+    #[test]
+    fn an_interval_says_when() {
+        let mut out = Vec::new();
+        let (start, end) = (Duration::from_millis(200), Duration::from_millis(400));
+        write_interval(&mut out, &churn(), start, end).unwrap();
+        let mut object: Value = serde_json::from_slice(&out).unwrap();
+        let interval = object.as_object_mut().unwrap().remove("interval").unwrap();
+        assert_eq!(interval, serde_json::json!({"start_ns": 200_000_000, "end_ns": 400_000_000}));
+        assert_eq!(object, parsed(&churn()));
+    }
 }

@@ -5,8 +5,8 @@
 use std::fmt::Write;
 
 /// A name that a measured program chose, fit to be shown: what could move the cursor, reorder the
-/// line, be invisible, or is no UTF-8 is written as `\x1b`, `\xff` or `\u{200b}`, and a backslash as
-/// `\\`, so that no two names look the same. Wide characters are kept.
+/// line, be invisible, or is no UTF-8 is written as `\x1b`, `\xff` or `\u{200b}`, and a backslash
+/// as `\\`, so that no two names look the same. Wide characters are kept.
 pub fn escape(name: &[u8]) -> String {
     let mut text = String::with_capacity(name.len());
     for chunk in name.utf8_chunks() {

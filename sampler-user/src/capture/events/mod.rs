@@ -76,10 +76,12 @@ pub enum EventError {
         name: String,
     },
     /// Period 0.
-    #[error("a sample every 0 events is impossible; give -c at least 1")]
+    #[error("a sample period of 0 events is impossible; give -c at least 1")]
     ZeroPeriod,
     /// Frequency 0.
-    #[error("0 samples a second are none; give -F at least 1, or use `sampler stat` to count only")]
+    #[error(
+        "a sample frequency of 0 takes no samples; give -F at least 1, or count only with `sampler stat`"
+    )]
     ZeroFrequency,
     /// More than the kernel allows.
     #[error(

@@ -58,14 +58,18 @@ fn parse_one(text: &str) -> Result<Event, EventError> {
 fn raw(name: &str) -> Result<u64, EventError> {
     let unknown = || EventError::Unknown { name: name.to_owned(), near: near(name) };
     let digits = name.strip_prefix('r').ok_or_else(unknown)?;
-    if !digits.starts_with(|c: char| c.is_ascii_hexdigit()) || !near(name).is_empty() {
-        return Err(unknown());
+    let is_digit = |c: char| c.is_ascii_hexdigit();
+    // `from_str_radix` would also take a sign.
+    if digits.chars().all(is_digit)
+        && let Ok(config) = u64::from_str_radix(digits, 16)
+    {
+        return Ok(config);
     }
-    let valid = digits.chars().all(|c| c.is_ascii_hexdigit());
-    u64::from_str_radix(digits, 16)
-        .ok()
-        .filter(|_| valid)
-        .ok_or_else(|| EventError::Raw { name: name.to_owned() })
+    // A name that was misspelt, such as `ref-cycle`, may start like a raw event.
+    if digits.starts_with(is_digit) && near(name).is_empty() {
+        return Err(EventError::Raw { name: name.to_owned() });
+    }
+    Err(unknown())
 }
 
 /// Which of user space and the kernel is left out. Both letters, or none, mean both are counted.
@@ -105,6 +109,9 @@ mod tests {
             ("major-faults", 1, 6),
             ("r1a8", 4, 0x1a8),
             ("rFFFFFFFFFFFFFFFF", 4, u64::MAX),
+            // Digits alone, though they look like `ref-cycles`.
+            ("ref", 4, 0xef),
+            ("refc", 4, 0xefc),
         ] {
             let event = one(name).unwrap();
             assert_eq!((event.perf_type, event.config), (perf_type, config), "{name}");
@@ -138,6 +145,7 @@ mod tests {
         assert!(message("instuctions").contains("did you mean instructions"));
         assert!(message("quux").contains("--help"));
         assert!(message("rxyz").contains("there is no event"));
+        assert!(message("r").contains("there is no event"));
         assert!(message("ref-cycle").contains("did you mean ref-cycles"));
         assert!(message("r12g").contains("hexadecimal"));
         assert!(message("r12345678901234567").contains("hexadecimal"));

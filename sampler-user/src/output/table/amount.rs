@@ -5,46 +5,51 @@ use sampler_common::account::scale;
 use std::iter::Sum;
 use std::ops::Add;
 
-/// A count with the times that scale it.
+/// A count, scaled up where the kernel counted the event a part of the time only.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) struct Amount {
-    count: u64,
+    /// `None` if the event was never counted, though it was wanted.
+    estimate: Option<u64>,
     enabled_ns: u64,
     running_ns: u64,
 }
 
 impl Amount {
-    /// The part of a process's count that no thread is known for. It was counted as much of the time
-    /// as all of the process.
+    fn new(count: u64, enabled_ns: u64, running_ns: u64) -> Self {
+        let whole = running_ns >= enabled_ns;
+        let estimate = if whole { Some(count) } else { scale(count, enabled_ns, running_ns) };
+        Self { estimate, enabled_ns, running_ns }
+    }
+
+    /// The part of a process's count that no thread is known for. It was counted as much of the
+    /// time as all of the process.
     pub fn unattributed(count: &ProcessCount) -> Self {
-        Self { count: count.unattributed, ..Self::from(count) }
+        Self::new(count.unattributed, count.enabled_ns, count.running_ns)
     }
 
-    /// The count, scaled up where the kernel counted the event a part of the time; `None` if it never
-    /// did, though the event was wanted.
+    /// A process's count. Where it has to be scaled, it is the sum of its parts, each of which was
+    /// counted at times of its own.
+    pub fn total(count: &ProcessCount, parts: impl Iterator<Item = Self>) -> Self {
+        let all = Self::new(count.count, count.enabled_ns, count.running_ns);
+        if all.is_whole() { all } else { Self { estimate: parts.sum::<Self>().estimate, ..all } }
+    }
+
+    /// The count; `None` if the event was never counted, though it was wanted.
     pub fn estimate(self) -> Option<u64> {
-        if self.is_whole() {
-            Some(self.count)
-        } else {
-            scale(self.count, self.enabled_ns, self.running_ns)
-        }
+        self.estimate
     }
 
-    /// The [`estimate`](Self::estimate), 0 for none: for sorting and shares.
+    /// The count, 0 for none: for sorting and shares.
     pub fn rank(self) -> u64 {
-        self.estimate().unwrap_or(0)
+        self.estimate.unwrap_or(0)
     }
 
-    /// Thousandths of the time that the event was counted, rounded down; `None` if that is all of it.
+    /// Thousandths of the time that the event was counted, rounded down; `None` if that is all of
+    /// it.
     pub fn measured_permille(self) -> Option<u64> {
         let permille = u128::from(self.running_ns) * 1000 / u128::from(self.enabled_ns.max(1));
-        // Less than 1000, since the quotient is below 1.
+        // Less than 1000, since it is not the whole.
         (!self.is_whole()).then_some(permille as u64)
-    }
-
-    /// Nothing was counted, and nothing missed.
-    pub fn is_zero(self) -> bool {
-        self.estimate() == Some(0)
     }
 
     fn is_whole(self) -> bool {
@@ -54,13 +59,7 @@ impl Amount {
 
 impl From<&ThreadCount> for Amount {
     fn from(count: &ThreadCount) -> Self {
-        Self { count: count.count, enabled_ns: count.enabled_ns, running_ns: count.running_ns }
-    }
-}
-
-impl From<&ProcessCount> for Amount {
-    fn from(count: &ProcessCount) -> Self {
-        Self { count: count.count, enabled_ns: count.enabled_ns, running_ns: count.running_ns }
+        Self::new(count.count, count.enabled_ns, count.running_ns)
     }
 }
 
@@ -68,8 +67,12 @@ impl Add for Amount {
     type Output = Self;
 
     fn add(self, other: Self) -> Self {
+        let estimate = match (self.estimate, other.estimate) {
+            (Some(a), Some(b)) => Some(a.saturating_add(b)),
+            (a, b) => a.or(b),
+        };
         Self {
-            count: self.count.saturating_add(other.count),
+            estimate,
             enabled_ns: self.enabled_ns.saturating_add(other.enabled_ns),
             running_ns: self.running_ns.saturating_add(other.running_ns),
         }

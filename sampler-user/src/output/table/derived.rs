@@ -56,8 +56,8 @@ pub(super) fn columns(report: &Report) -> Vec<Derived> {
     .collect()
 }
 
-/// The first two hardware events of these kinds that are counted in the same mode: user space, kernel
-/// or both.
+/// The first two hardware events of these kinds that are counted in the same mode: user space,
+/// kernel or both.
 fn pair(events: &[Event], above: u32, below: u32) -> Option<(usize, usize)> {
     let mode = |event: &Event| (event.exclude_user, event.exclude_kernel);
     let find = |config: u32| {

@@ -20,13 +20,10 @@ const LABELS: [(&str, CellAlignment); 3] =
 pub(super) fn table(report: &Report, sections: &[Section], options: Options) -> Table {
     let layout = Layout {
         events: &report.events,
-        whole: report
-            .processes
-            .iter()
-            .filter_map(|process| process.counts.first())
-            .map(Amount::from)
-            .map(Amount::rank)
-            .sum(),
+        whole: sections
+            .last()
+            .and_then(|all| all.total.amounts.first())
+            .map_or(0, |all| all.rank()),
         derived: if options.derived { derived::columns(report) } else { Vec::new() },
         samples: options.samples,
     };
@@ -55,14 +52,16 @@ struct Layout<'a> {
 
 impl Layout<'_> {
     fn header(&self) -> Vec<String> {
-        let mut cells: Vec<String> = LABELS.map(|(title, _)| title.to_owned()).into();
-        cells.extend(self.events.iter().map(title));
-        cells.push("share".to_owned());
+        let mut titles: Vec<String> = LABELS.map(|(title, _)| title.to_owned()).into();
+        let mut events = self.events.iter().map(title);
+        titles.extend(events.next());
+        titles.push("share".to_owned());
+        titles.extend(events);
         if self.samples {
-            cells.push("samples".to_owned());
+            titles.push("samples".to_owned());
         }
-        cells.extend(self.derived.iter().map(|column| column.title.to_owned()));
-        cells
+        titles.extend(self.derived.iter().map(|column| column.title.to_owned()));
+        stand_on_one_line(titles)
     }
 
     fn row(&self, row: &Row) -> Vec<String> {
@@ -71,10 +70,11 @@ impl Layout<'_> {
             row.name.clone(),
             row.state.map(String::from).unwrap_or_default(),
         ];
-        cells.extend(
-            self.events.iter().zip(&row.amounts).map(|(event, amount)| count(event, *amount)),
-        );
+        let mut counts =
+            self.events.iter().zip(&row.amounts).map(|(event, amount)| count(event, *amount));
+        cells.extend(counts.next());
         cells.push(row.amounts.first().map(|amount| self.share(*amount)).unwrap_or_default());
+        cells.extend(counts);
         if self.samples {
             cells.push(thousands(row.samples));
         }
@@ -82,10 +82,25 @@ impl Layout<'_> {
         cells
     }
 
+    /// The share of all that was counted of the first event.
     fn share(&self, amount: Amount) -> String {
-        let (part, whole) = (u128::from(amount.rank()), u128::from(self.whole));
-        (part * 1000 + whole / 2).checked_div(whole).map(percent).unwrap_or_default()
+        let whole = u128::from(self.whole);
+        amount
+            .estimate()
+            .and_then(|part| (u128::from(part) * 1000 + whole / 2).checked_div(whole))
+            .map(percent)
+            .unwrap_or_default()
     }
+}
+
+/// Moves titles of one line down where others have two.
+fn stand_on_one_line(mut titles: Vec<String>) -> Vec<String> {
+    if titles.iter().any(|title| title.contains('\n')) {
+        for title in titles.iter_mut().filter(|title| !title.contains('\n')) {
+            title.insert(0, '\n');
+        }
+    }
+    titles
 }
 
 fn title(event: &Event) -> String {

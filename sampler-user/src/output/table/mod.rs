@@ -1,7 +1,7 @@
 //! A report as a table for people: what each process and its busiest threads counted.
 //!
-//! Rows are chosen in `rows`, ratios of events in `derived`, and set in columns in `layout`. What does
-//! not fit is summed up in a row of its own, so that the rows always add up to the totals.
+//! Rows are chosen in `rows`, ratios of events in `derived`, and set in columns in `layout`. What
+//! does not fit is summed up in a row of its own, so that the rows always add up to the totals.
 
 mod amount;
 mod derived;
@@ -24,8 +24,8 @@ pub const ALL_ROWS: usize = usize::MAX;
 /// What to show.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Options {
-    /// At most so many rows of threads, over all processes, busiest first. Below [`ALL_ROWS`] threads
-    /// that counted nothing are not listed either.
+    /// At most so many rows of threads, over all processes, busiest first. Below [`ALL_ROWS`]
+    /// threads that counted nothing are not listed either.
     pub max_rows: usize,
     /// With columns for what follows from several events: CPUs used, instructions per cycle, miss
     /// rates.
@@ -40,8 +40,8 @@ impl Default for Options {
     }
 }
 
-/// Writes a line on the whole, and the table: processes by what they counted of the first event, each
-/// followed by its busiest threads. Exited threads of one name are one row.
+/// Writes a line on the whole, and the table: processes by what they counted of the first event,
+/// each followed by its busiest threads. Exited threads of one name are one row.
 ///
 /// # Errors
 /// Those of writing to `out`.

@@ -6,6 +6,9 @@ use crate::output::text::{escape, thousands};
 use crate::output::{sample_count, thread_count};
 use std::cmp::Reverse;
 
+/// What stands before the names of threads.
+const INDENT: &str = "  ";
+
 /// One row.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(super) struct Row {
@@ -32,7 +35,7 @@ pub(super) struct Section {
     pub parts: Vec<Row>,
 }
 
-/// The rows of a report, with at most so many threads.
+/// The rows of a report, with at most so many threads. The last total is that of everything.
 pub(super) fn sections(report: &Report, max_rows: usize) -> Vec<Section> {
     let mut drafts: Vec<Draft> = report.processes.iter().map(Draft::of).collect();
     drafts.sort_by_cached_key(|draft| draft.total.busiest_first());
@@ -68,29 +71,33 @@ impl Draft {
         let groups = process.exited_groups.iter().map(Row::of_group);
         let mut threads: Vec<Row> = threads.chain(groups).collect();
         threads.sort_by_cached_key(Row::busiest_first);
-        let total = Row {
-            // 0 is no process: the ledger's sum of processes that ended long ago.
-            id: (process.tgid != 0).then_some(process.tgid),
-            name: escape(&process.comm),
-            state: process.exited.then_some('X'),
-            amounts: process.counts.iter().map(Amount::from).collect(),
-            samples: sample_count(process),
-            threads: thread_count(process),
-        };
         let any = process.counts.iter().any(|count| count.unattributed != 0);
         let unattributed = any.then(|| Row {
             name: indented("[unattributed]"),
             amounts: process.counts.iter().map(Amount::unattributed).collect(),
             ..Row::default()
         });
+        let total = |(event, count)| {
+            let parts = threads.iter().chain(&unattributed);
+            Amount::total(count, parts.filter_map(|row| row.amounts.get(event)).copied())
+        };
+        let total = Row {
+            // 0 is no process: the ledger's sum of processes that ended long ago.
+            id: (process.tgid != 0).then_some(process.tgid),
+            name: escape(&process.comm),
+            state: process.exited.then_some('X'),
+            amounts: process.counts.iter().enumerate().map(total).collect(),
+            samples: sample_count(process),
+            threads: thread_count(process),
+        };
         Self { total, threads, unattributed }
     }
 
     /// Lists the busiest so many threads.
     fn finish(mut self, shown: usize) -> Section {
-        if self.is_one_thread() {
-            let state = self.threads.first().and_then(|thread| thread.state);
-            return Section { total: Row { state, ..self.total }, parts: Vec::new() };
+        if let Some(thread) = self.only_thread() {
+            let (name, state) = (thread.name.replacen(INDENT, "", 1), thread.state);
+            return Section { total: Row { name, state, ..self.total }, parts: Vec::new() };
         }
         if shown == 0 && self.unattributed.is_none() {
             return Section { total: self.total, parts: Vec::new() };
@@ -104,13 +111,13 @@ impl Draft {
         Section { total: self.total, parts }
     }
 
-    /// The process is one thread of its name: its total says everything.
-    fn is_one_thread(&self) -> bool {
-        let [thread] = self.threads.as_slice() else { return false };
-        self.unattributed.is_none()
-            && thread.threads == 1
-            && thread.id.is_none_or(|tid| Some(tid) == self.total.id)
-            && thread.name == indented(&self.total.name)
+    /// The thread of a process that has just one, of its name: the total says everything.
+    fn only_thread(&self) -> Option<&Row> {
+        let [thread] = self.threads.as_slice() else { return None };
+        let is_main = thread.id.is_none_or(|tid| Some(tid) == self.total.id);
+        let is_named = self.total.name.is_empty() || thread.name == indented(&self.total.name);
+        let is_only = thread.threads == 1 && self.unattributed.is_none();
+        (is_only && is_main && is_named).then_some(thread)
     }
 }
 
@@ -148,7 +155,7 @@ impl Row {
     }
 
     fn is_idle(&self) -> bool {
-        self.samples == 0 && self.amounts.iter().all(|amount| amount.is_zero())
+        self.samples == 0 && self.amounts.iter().all(|amount| amount.estimate() == Some(0))
     }
 }
 
@@ -201,5 +208,5 @@ fn threads_of(rows: &[Row]) -> u64 {
 }
 
 fn indented(name: &str) -> String {
-    format!("  {name}")
+    format!("{INDENT}{name}")
 }

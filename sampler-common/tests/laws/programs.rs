@@ -1,0 +1,400 @@
+//! What the BPF programs do (`sampler-ebpf/src`), on the machine's cells: the same calls of the
+//! same arithmetic in the same order. Filters by thread, names and call chains are left out.
+
+use super::cell::Probe;
+use super::machine::{Machine, Sample, TaskId};
+use super::oracle::Owner;
+use super::{EVENTS, SOURCES, is_read};
+use sampler_common::abi::{
+    self, Cpu, Process, Reading, Thread, Totals, flag, pack_ids, source, unpack_ids,
+};
+use sampler_common::account::{Hit, bump};
+use sampler_common::cell::Cell;
+use std::rc::Rc;
+
+const NOBODY: u64 = Cpu::<()>::NOBODY;
+const UNATTRIBUTED: u64 = Cpu::<()>::UNATTRIBUTED;
+
+impl Machine {
+    pub fn on_switch(&self, c: usize, prev: TaskId, next: TaskId, dies: bool) {
+        let cpu = &self.maps.cpus[c];
+        let seen = cpu.task.get();
+        cpu.task.set(self.task(next).address);
+        if seen != self.task(prev).address {
+            cpu.begin();
+            let process = if self.enabled() { self.measured(prev) } else { None };
+            self.resynchronize(c, prev, process);
+            cpu.end();
+        }
+        let next_process = if self.enabled() { self.measured(next) } else { None };
+        let ran = cpu.running.get() != NOBODY;
+        if !ran && next_process.is_none() {
+            return;
+        }
+        cpu.begin();
+        if ran {
+            self.leave(c, prev, dies);
+        }
+        match next_process {
+            Some(process) if ran => self.enter(c, next, &process),
+            Some(process) => self.enter_fresh(c, next, &process),
+            None => self.nobody_runs(c),
+        }
+        cpu.end();
+    }
+
+    pub fn on_overflow(&self, c: usize, event: usize, delivered: bool) {
+        let cpu = &self.maps.cpus[c];
+        match cpu.hit(self.ids(self.current(c))) {
+            Hit::Nobody | Hit::Unattributed => {}
+            Hit::InSwitch => self.hits_in_switch.set(self.hits_in_switch.get() + 1),
+            Hit::Thread(index) => {
+                self.sample(c, event, &self.maps.slots[index as usize], delivered)
+            }
+        }
+    }
+
+    pub fn on_fork(&self, parent: TaskId, child: TaskId) {
+        if !self.enabled() || self.process(self.task(parent).tgid).is_none() {
+            return;
+        }
+        let process = self.task(child).process;
+        self.measure(process);
+        if let Some(process) = self.process(self.task(child).tgid) {
+            self.create(child, &process);
+        }
+    }
+
+    pub fn on_exit(&self, task: TaskId) {
+        let of_task = self.task(task).process;
+        if let Some(process) = self.process(self.task(task).tgid)
+            && self.processes.borrow()[of_task].live == 0
+        {
+            process.flags.set(process.flags.get() | flag::ENDING);
+        }
+    }
+
+    pub fn on_exec(&self, c: usize, task: TaskId, old_tid: u32) {
+        let cpu = &self.maps.cpus[c];
+        let renamed = old_tid != self.task(task).tid;
+        if self.process(self.task(task).tgid).is_none() || !self.enabled() || !renamed {
+            return;
+        }
+        cpu.begin();
+        let ran = cpu.running.get() != NOBODY;
+        if ran {
+            self.credit_running(c);
+        }
+        if let Some((index, thread)) = self.find(old_tid) {
+            self.nobody_runs(c);
+            self.retire(index, thread);
+        }
+        match self.measured(task) {
+            Some(process) if ran => self.enter(c, task, &process),
+            Some(process) => self.enter_fresh(c, task, &process),
+            None => self.nobody_runs(c),
+        }
+        cpu.end();
+    }
+
+    pub fn on_snapshot(&self, c: usize) {
+        let cpu = &self.maps.cpus[c];
+        assert!(!cpu.is_busy(), "no program is running");
+        cpu.begin();
+        let running = cpu.running.get();
+        let ran = running != NOBODY;
+        if ran {
+            self.credit_running(c);
+        }
+        if !self.enabled() {
+            self.nobody_runs(c);
+        } else if !ran || running == UNATTRIBUTED {
+            let current = self.current(c);
+            match self.measured(current) {
+                Some(process) if ran => self.enter(c, current, &process),
+                Some(process) => self.enter_fresh(c, current, &process),
+                None => {}
+            }
+        }
+        cpu.end();
+    }
+
+    fn enabled(&self) -> bool {
+        self.maps.control.enabled.get() != 0
+    }
+
+    fn process(&self, tgid: u32) -> Option<Rc<Process<Probe>>> {
+        super::cell::step();
+        self.maps.processes.borrow().get(&tgid).cloned()
+    }
+
+    fn measured(&self, task: TaskId) -> Option<Rc<Process<Probe>>> {
+        let tgid = self.task(task).tgid;
+        self.process(tgid)
+    }
+
+    fn ids(&self, task: TaskId) -> u64 {
+        let task = self.task(task);
+        pack_ids(task.tgid, task.tid)
+    }
+
+    /// The index of a descriptor, as the map's bounds check finds it.
+    fn slot(&self, running: u64) -> Option<&Thread<Probe>> {
+        self.maps.slots.get(running as u32 as usize)
+    }
+
+    fn runs(&self, c: usize, running: u64, task: TaskId) {
+        self.maps.cpus[c].run(running, self.ids(task));
+        let owner = match running {
+            UNATTRIBUTED => Owner::Unattributed(self.task(task).process),
+            _ => Owner::Thread(task),
+        };
+        self.oracle.own(c, owner, (0..EVENTS).filter(|&event| is_read(event)));
+    }
+
+    fn nobody_runs(&self, c: usize) {
+        self.maps.cpus[c].run(NOBODY, 0);
+        self.oracle.own(c, Owner::Nobody, std::iter::empty());
+    }
+
+    fn credit_running(&self, c: usize) {
+        let cpu = &self.maps.cpus[c];
+        let running = cpu.running.get();
+        if running == UNATTRIBUTED {
+            if let Some(process) = self.process(unpack_ids(cpu.ids.get()).0) {
+                for (event, (last, totals)) in cpu.last.iter().zip(&process.events).enumerate() {
+                    self.with_reading(c, event, |now| totals.credit(last.advance(now)));
+                }
+            }
+        } else if let Some(thread) = self.slot(running) {
+            for (event, (last, counts)) in cpu.last.iter().zip(&thread.events).enumerate() {
+                self.with_reading(c, event, |now| counts.credit(last.advance(now)));
+            }
+        }
+    }
+
+    fn start(&self, c: usize) {
+        for (event, last) in self.maps.cpus[c].last.iter().enumerate() {
+            self.with_reading(c, event, |now| last.start(now));
+        }
+    }
+
+    fn with_reading(&self, c: usize, event: usize, with: impl FnOnce(Reading)) {
+        if event < EVENTS
+            && let Some(now) = self.read(c, event)
+        {
+            with(now);
+        }
+    }
+
+    fn leave(&self, c: usize, prev: TaskId, dead: bool) {
+        let cpu = &self.maps.cpus[c];
+        let running = cpu.running.get();
+        let (tgid, _) = unpack_ids(cpu.ids.get());
+        let owner = self.oracle.owner(c);
+        self.credit_running(c);
+        if running == UNATTRIBUTED {
+            if let Some(process) = self.process(tgid) {
+                self.count_one_unattributed(&process, owner, source::SWITCHES);
+                if dead {
+                    self.nobody_runs(c);
+                    self.end_if_over(tgid, &process);
+                }
+            }
+        } else if let Some(thread) = self.slot(running) {
+            self.count_one(thread, owner, source::SWITCHES);
+            let exec_ns = self.task(prev).exec_ns;
+            thread.exec_ns.set(exec_ns);
+            self.change(prev, |task| task.seen_exec_ns = exec_ns);
+            if dead {
+                self.nobody_runs(c);
+                self.retire(running as u32, thread);
+            }
+        }
+    }
+
+    fn resynchronize(&self, c: usize, prev: TaskId, process: Option<Rc<Process<Probe>>>) {
+        let cpu = &self.maps.cpus[c];
+        if cpu.running.get() != NOBODY {
+            self.credit_running(c);
+            self.nobody_runs(c);
+        }
+        let Some(process) = process else { return };
+        self.enter_fresh(c, prev, &process);
+        if let Some(thread) = self.slot(cpu.running.get()) {
+            let exec_ns = self.task(prev).exec_ns;
+            let unseen_ns = exec_ns.wrapping_sub(thread.exec_ns.get());
+            let truth_ns = exec_ns - self.task(prev).seen_exec_ns;
+            for event in (0..EVENTS).filter(|&event| SOURCES[event] == source::CLOCK) {
+                bump(&thread.events[event].count, unseen_ns);
+                self.spend_one(Owner::Thread(prev), event, truth_ns);
+            }
+        }
+    }
+
+    fn enter(&self, c: usize, next: TaskId, process: &Process<Probe>) {
+        match self.find_or_create(next, process) {
+            Some((index, thread)) => {
+                if thread.arrive(c as u32) {
+                    self.count_one(thread, Owner::Thread(next), source::MIGRATIONS);
+                }
+                self.runs(c, u64::from(index), next);
+            }
+            None => self.runs(c, UNATTRIBUTED, next),
+        }
+    }
+
+    fn enter_fresh(&self, c: usize, next: TaskId, process: &Process<Probe>) {
+        self.start(c);
+        self.enter(c, next, process);
+    }
+
+    fn count_one(&self, thread: &Thread<Probe>, owner: Owner, what: u32) {
+        for event in (0..EVENTS).filter(|&event| SOURCES[event] == what) {
+            bump(&thread.events[event].count, 1);
+            self.spend_one(owner, event, 1);
+        }
+    }
+
+    fn count_one_unattributed(&self, process: &Process<Probe>, owner: Owner, what: u32) {
+        for event in (0..EVENTS).filter(|&event| SOURCES[event] == what) {
+            process.events[event].credit(Reading { count: 1, ..Reading::default() });
+            self.spend_one(owner, event, 1);
+        }
+    }
+
+    fn spend_one(&self, owner: Owner, event: usize, count: u64) {
+        self.oracle.spend(owner, event, Reading { count, ..Reading::default() });
+    }
+
+    fn find_or_create(
+        &self,
+        task: TaskId,
+        process: &Process<Probe>,
+    ) -> Option<(u32, &Thread<Probe>)> {
+        if let Some((index, thread)) = self.find(self.task(task).tid) {
+            let start_ns = self.task(task).start_ns;
+            if thread.start_ns.get() == start_ns && thread.ids.get() == self.ids(task) {
+                return Some((index, thread));
+            }
+            self.retire(index, thread);
+        }
+        self.create(task, process)
+    }
+
+    fn find(&self, tid: u32) -> Option<(u32, &Thread<Probe>)> {
+        super::cell::step();
+        let index = *self.maps.threads.borrow().get(&tid)?;
+        Some((index, self.slot(u64::from(index))?))
+    }
+
+    fn create(&self, task: TaskId, process: &Process<Probe>) -> Option<(u32, &Thread<Probe>)> {
+        let index = self.take_free()?;
+        let thread = self.slot(u64::from(index))?;
+        let (tid, start_ns, exec_ns) = {
+            let task = self.task(task);
+            (task.tid, task.start_ns, task.exec_ns)
+        };
+        thread.assign(self.ids(task), start_ns, exec_ns, EVENTS);
+        self.change(task, |task| task.seen_exec_ns = exec_ns);
+        super::cell::step();
+        self.maps.threads.borrow_mut().insert(tid, index);
+        process.descriptors.add(1);
+        Some((index, thread))
+    }
+
+    fn take_free(&self) -> Option<u32> {
+        super::cell::step();
+        if let Some(index) = self.maps.free.borrow_mut().pop() {
+            return Some(index);
+        }
+        let capacity = self.config.capacity as u64;
+        let next = &self.maps.control.next_slot;
+        if next.get() >= capacity {
+            return None;
+        }
+        let index = next.add(1);
+        (index < capacity).then_some(index as u32)
+    }
+
+    fn retire(&self, index: u32, thread: &Thread<Probe>) {
+        let (tgid, tid) = unpack_ids(thread.ids.get());
+        let Some(process) = self.process(tgid) else {
+            panic!("a descriptor of thread {tid} outlives process {tgid}");
+        };
+        self.note_thread_end(thread);
+        thread.retire(&process, EVENTS);
+        process.exited_threads.add(1);
+        super::cell::step();
+        assert!(self.maps.threads.borrow_mut().remove(&tid).is_some(), "tid {tid} is not there");
+        super::cell::step();
+        self.maps.free.borrow_mut().push(index);
+        process.descriptors.add(u64::MAX);
+        self.end_if_over(tgid, &process);
+    }
+
+    /// The message with a thread's final counts.
+    fn note_thread_end(&self, thread: &Thread<Probe>) {
+        let (ids, start_ns) = (thread.ids.peek(), thread.start_ns.peek());
+        let task = self.task_of(ids, start_ns);
+        let process = self.task(task).process;
+        self.processes.borrow_mut()[process].retired.push(task);
+        self.check_thread(task, thread);
+    }
+
+    fn end_if_over(&self, tgid: u32, process: &Process<Probe>) {
+        if process.flags.get() & flag::ENDING == 0 || process.descriptors.get() != 0 {
+            return;
+        }
+        if self.has_unattributed_left(tgid) {
+            return;
+        }
+        let end = process.events.each_ref().map(|totals| Totals {
+            exited: totals.exited.get(),
+            unattributed: totals.unattributed.get(),
+            carry: totals.carry.get(),
+            lost: totals.lost.get(),
+            enabled_ns: totals.enabled_ns.get(),
+            running_ns: totals.running_ns.get(),
+        });
+        super::cell::step();
+        self.maps.processes.borrow_mut().remove(&tgid);
+        self.note_process_end(tgid, &end);
+    }
+
+    fn has_unattributed_left(&self, tgid: u32) -> bool {
+        let processes = self.processes.borrow();
+        processes.iter().rfind(|process| process.tgid == tgid).is_some_and(|p| p.threads > 1)
+    }
+
+    /// The message with a process's final totals.
+    fn note_process_end(&self, tgid: u32, end: &[abi::Totals<u64>]) {
+        let mut processes = self.processes.borrow_mut();
+        let process = processes.iter_mut().rfind(|process| process.tgid == tgid);
+        let process = process.expect("a process that ends has begun");
+        let end = std::array::from_fn(|event| end[event]);
+        assert!(process.end.is_none_or(|before| before == end), "its end says the same each time");
+        process.end = Some(end);
+    }
+
+    fn sample(&self, c: usize, event: usize, thread: &Thread<Probe>, delivered: bool) {
+        let cpu = &self.maps.cpus[c];
+        let Some(process) = self.process(unpack_ids(cpu.ids.get()).0) else {
+            panic!("a thread with a descriptor has a process");
+        };
+        let (counts, totals) = (&thread.events[event], &process.events[event]);
+        self.with_reading(c, event, |now| counts.credit(cpu.last[event].advance(now)));
+        let weight = counts.take_sample(totals);
+        if weight == 0 {
+            return;
+        }
+        let task = self.task_of(thread.ids.peek(), thread.start_ns.peek());
+        self.samples.borrow_mut().push(Sample { task, event, weight, delivered });
+        if delivered {
+            bump(&thread.samples, 1);
+        } else {
+            bump(&thread.lost_samples, 1);
+            counts.lose_sample(totals, weight);
+        }
+    }
+}
