@@ -134,10 +134,12 @@ pub struct Thread<C = Word> {
     pub start_ns: C,
     /// The CPU it ran on last, plus 1; 0 when it has not run.
     pub last_cpu: C,
-    /// How far its clocks are credited, on the scale of the scheduler's own account of the time it
-    /// has run (`task_struct.se.sum_exec_runtime`), nanoseconds.
+    /// The scheduler's own account of the time it has run (`task_struct.se.sum_exec_runtime`), as of
+    /// when it last left a CPU, plus what was seen to go by since; nanoseconds.
     /// [`UNKNOWN`](Thread::UNKNOWN) when it was first seen while it ran, until it leaves.
     pub exec_ns: C,
+    /// How far its clocks are credited, on the same scale: never back.
+    pub credited_ns: C,
     /// Samples sent.
     pub samples: C,
     /// Samples that could not be sent.
@@ -330,12 +332,12 @@ const _: () = {
     assert!(offset_of!(EventCounts, carried) == 16 && offset_of!(EventCounts, lost) == 24);
     assert!(offset_of!(EventCounts, enabled_ns) == 32);
     assert!(offset_of!(EventCounts, running_ns) == 40);
-    assert!(size_of::<Thread>() == 72 + 48 * MAX_EVENTS && align_of::<Thread>() == 8);
+    assert!(size_of::<Thread>() == 80 + 48 * MAX_EVENTS && align_of::<Thread>() == 8);
     assert!(offset_of!(Thread, state) == 0 && offset_of!(Thread, ids) == 8);
     assert!(offset_of!(Thread, start_ns) == 16 && offset_of!(Thread, last_cpu) == 24);
-    assert!(offset_of!(Thread, exec_ns) == 32 && offset_of!(Thread, samples) == 40);
-    assert!(offset_of!(Thread, lost_samples) == 48 && offset_of!(Thread, comm) == 56);
-    assert!(offset_of!(Thread, events) == 72);
+    assert!(offset_of!(Thread, exec_ns) == 32 && offset_of!(Thread, credited_ns) == 40);
+    assert!(offset_of!(Thread, samples) == 48 && offset_of!(Thread, lost_samples) == 56);
+    assert!(offset_of!(Thread, comm) == 64 && offset_of!(Thread, events) == 80);
     assert!(size_of::<Totals>() == 48 && align_of::<Totals>() == 8);
     assert!(offset_of!(Totals, exited) == 0 && offset_of!(Totals, unattributed) == 8);
     assert!(offset_of!(Totals, carry) == 16 && offset_of!(Totals, lost) == 24);

@@ -144,34 +144,41 @@ impl<C: Cell> EventCounts<C> {
     }
 }
 
-/// Clocks. What counts is the scheduler's own account of a thread's time, which is brought up to date
-/// when the thread leaves a CPU, and only then for sure. In between, the time seen to go by is
-/// credited ahead of it, so that a thread that runs on is not credited late; when the account comes,
-/// it makes up for what is missing, or catches up first if it is behind.
+/// Clocks. What counts is the scheduler's own account of a thread's time, which is sure to be up to
+/// date only when the thread leaves a CPU. In between, the time seen to go by is credited ahead of it,
+/// so that a thread that runs on is not credited late. When the account comes, it makes up for what is
+/// missing; if it is behind, nothing is credited until it has caught up.
 impl<C: Cell> Thread<C> {
     /// The thread runs on, and `seen_ns` went by since it was last credited: what to credit it with.
     #[inline(always)]
     pub fn advance_clock(&self, seen_ns: u64) -> u64 {
-        if self.exec_ns.get() != Self::UNKNOWN {
-            bump(&self.exec_ns, seen_ns);
+        let account = self.exec_ns.get();
+        if account == Self::UNKNOWN {
+            return seen_ns;
         }
-        seen_ns
+        self.credit_clock_to(account.wrapping_add(seen_ns))
     }
 
     /// The thread leaves, with this time on its account, and `seen_ns` went by since it was last
     /// credited: what to credit it with.
     #[inline(always)]
-    pub fn settle_clock(&self, exec_ns: u64, seen_ns: u64) -> u64 {
-        let credited_to = self.exec_ns.get();
-        if credited_to == Self::UNKNOWN {
-            self.exec_ns.set(exec_ns);
+    pub fn settle_clock(&self, account_ns: u64, seen_ns: u64) -> u64 {
+        if self.exec_ns.get() == Self::UNKNOWN {
+            self.exec_ns.set(account_ns);
+            self.credited_ns.set(account_ns);
             return seen_ns;
         }
-        let due = exec_ns.wrapping_sub(credited_to);
+        self.credit_clock_to(account_ns)
+    }
+
+    #[inline(always)]
+    fn credit_clock_to(&self, account_ns: u64) -> u64 {
+        self.exec_ns.set(account_ns);
+        let due = account_ns.wrapping_sub(self.credited_ns.get());
         if due as i64 <= 0 {
             return 0;
         }
-        self.exec_ns.set(exec_ns);
+        self.credited_ns.set(account_ns);
         due
     }
 }
@@ -204,6 +211,7 @@ impl<C: Cell> Thread<C> {
         self.ids.set(ids);
         self.start_ns.set(start_ns);
         self.exec_ns.set(exec_ns);
+        self.credited_ns.set(exec_ns);
         self.last_cpu.set(0);
         self.samples.set(0);
         self.lost_samples.set(0);

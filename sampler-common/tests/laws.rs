@@ -3,6 +3,7 @@
 //! Everything that the machine does is drawn at random, and what interrupts its programs comes
 //! between any two of their steps. The laws hold exactly, in integers, whenever no switch is going
 //! on; an oracle that knows no descriptor says what each thread really spent.
+#![expect(clippy::expect_used, clippy::panic, reason = "a machine that is wrong fails the test")]
 
 mod laws {
     pub mod cell;
@@ -14,8 +15,8 @@ mod laws {
     pub mod story;
 
     mod exhaustive;
-    mod proportion;
     mod properties;
+    mod proportion;
     mod scale;
     mod timelines;
 
@@ -29,6 +30,8 @@ mod laws {
     pub const EVENTS: usize = 5;
     pub const SOURCES: [u32; EVENTS] =
         [source::COUNTER, source::COUNTER, source::CLOCK, source::SWITCHES, source::MIGRATIONS];
+    /// The index of the clock.
+    pub const CLOCK: usize = 2;
     pub const WIDTHS: [u32; EVENTS] = [48, 64, 64, 64, 64];
 
     /// The event has a counter to read, which overflows.

@@ -54,9 +54,12 @@ pub static COUNTERS_6: PerfEventByteArray = PerfEventByteArray::new(0);
 #[map]
 pub static COUNTERS_7: PerfEventByteArray = PerfEventByteArray::new(0);
 
-/// Each CPU's way out.
+/// Each CPU's way out for samples, and the one for ends of threads and processes: a flood of samples
+/// then displaces no final count.
 #[map]
-pub static OUTPUT: PerfEventByteArray = PerfEventByteArray::new(0);
+pub static OUTPUT_SAMPLES: PerfEventByteArray = PerfEventByteArray::new(0);
+#[map]
+pub static OUTPUT_ENDS: PerfEventByteArray = PerfEventByteArray::new(0);
 
 /// How often each `abi::cause` came up.
 #[map]

@@ -1,10 +1,11 @@
 //! What is sent to user space, through the CPU's own ring.
 
 use crate::globals::events;
-use crate::maps::{self, OUTPUT, SAMPLE_BYTES, SampleBuffer};
+use crate::maps::{self, OUTPUT_ENDS, OUTPUT_SAMPLES, SAMPLE_BYTES, SampleBuffer};
 use aya_ebpf::EbpfContext;
 use aya_ebpf::bindings::BPF_F_CURRENT_CPU;
 use aya_ebpf::helpers::generated::bpf_perf_event_output;
+use aya_ebpf::maps::PerfEventByteArray;
 use core::ffi::c_void;
 use core::hint::black_box;
 use core::mem::{offset_of, size_of};
@@ -15,12 +16,17 @@ use sampler_common::cell::Cell;
 
 /// Sends `len` bytes. False when the ring is full.
 #[inline(always)]
-fn send<C: EbpfContext>(ctx: &C, data: *const c_void, len: usize) -> bool {
+fn send<C: EbpfContext>(
+    ctx: &C,
+    output: &PerfEventByteArray,
+    data: *const c_void,
+    len: usize,
+) -> bool {
     // SAFETY: the verifier checks that `data` has `len` bytes.
     unsafe {
         bpf_perf_event_output(
             ctx.as_ptr(),
-            (&raw const OUTPUT).cast_mut().cast(),
+            (&raw const *output).cast_mut().cast(),
             BPF_F_CURRENT_CPU,
             data.cast_mut(),
             len as u64,
@@ -35,7 +41,7 @@ pub fn send_sample<C: EbpfContext>(ctx: &C, buffer: &SampleBuffer, chain_bytes: 
     // "R5 unbounded memory access"; the black box, since LLVM knows that the mask changes nothing.
     let len = black_box(offset_of!(SampleBuffer, chains) + chain_bytes as usize);
     let len = len & (SAMPLE_BYTES - 1);
-    send(ctx, (&raw const *buffer).cast(), len)
+    send(ctx, &OUTPUT_SAMPLES, (&raw const *buffer).cast(), len)
 }
 
 /// Sends a thread's final counts.
@@ -61,7 +67,7 @@ pub fn send_thread_end<C: EbpfContext>(ctx: &C, thread: &Thread) -> bool {
         to.enabled_ns = from.enabled_ns.get();
         to.running_ns = from.running_ns.get();
     }
-    send(ctx, (&raw const *message).cast(), len)
+    send(ctx, &OUTPUT_ENDS, (&raw const *message).cast(), len)
 }
 
 /// Sends a process's final totals.
@@ -82,5 +88,5 @@ pub fn send_process_end<C: EbpfContext>(ctx: &C, tgid: u32, process: &Process) -
         to.enabled_ns = from.enabled_ns.get();
         to.running_ns = from.running_ns.get();
     }
-    send(ctx, (&raw const *message).cast(), len)
+    send(ctx, &OUTPUT_ENDS, (&raw const *message).cast(), len)
 }

@@ -5,7 +5,7 @@
 use super::cell::{self, Probe};
 use super::counter::Counter;
 use super::oracle::{Oracle, sum};
-use super::{CPUS, EVENTS, is_read};
+use super::{CLOCK, CPUS, EVENTS, is_read};
 use sampler_common::abi::{self, Control, Reading, Thread, source};
 use std::cell::{Cell, RefCell};
 use std::collections::{BTreeMap, HashMap, HashSet};
@@ -30,8 +30,8 @@ pub struct Task {
     pub dead: bool,
     /// The scheduler's account of the time it ran.
     pub exec_ns: u64,
-    /// The same when it was seen to leave a CPU, or to start.
-    pub seen_exec_ns: u64,
+    /// The CPU it ran on last while it had a descriptor.
+    pub ran_on: Option<usize>,
     /// Its tid before an `exec` that is under way.
     pub old_tid: Option<u32>,
 }
@@ -177,13 +177,21 @@ impl Machine {
         change(&mut self.tasks.borrow_mut()[task])
     }
 
-    /// Reads a counter, as `bpf_perf_event_read_value` and `bpf_ktime_get_ns` do.
+    /// Reads a counter, as `bpf_perf_event_read_value` does.
     pub fn read(&self, cpu: usize, event: usize) -> Option<Reading> {
         cell::step();
-        is_read(event).then(|| {
+        (super::SOURCES[event] == source::COUNTER).then(|| {
             self.oracle.close(cpu, event);
             self.counters[cpu][event].read()
         })
+    }
+
+    /// Reads the clock, as `bpf_ktime_get_ns` does. The thread on the CPU leaves, with this time on
+    /// its account, or runs on.
+    pub fn read_clock(&self, cpu: usize, account_ns: Option<u64>) -> u64 {
+        cell::step();
+        self.oracle.close_clock(cpu, account_ns);
+        self.counters[cpu][CLOCK].read().count
     }
 
     /// An event's counter advances; it was multiplexed a third of the time.
@@ -198,8 +206,11 @@ impl Machine {
         let by = Reading { count: ticks, enabled_ns: times.0, running_ns: times.1 };
         self.counters[cpu][event].tick(by);
         self.oracle.tick(cpu, event, by);
-        if super::SOURCES[event] == source::CLOCK {
-            self.change(self.charged[cpu].get(), |task| task.exec_ns += ticks);
+        if event == CLOCK {
+            // The scheduler has a clock of its own, which leaves out some times and is ahead in others.
+            let account_ns =
+                if ticks.is_multiple_of(2) { ticks + ticks / 8 } else { ticks - ticks / 4 };
+            self.change(self.charged[cpu].get(), |task| task.exec_ns += account_ns);
         }
     }
 

@@ -7,7 +7,7 @@
 //! Nothing here knows a descriptor, a sample or a difference of counters.
 
 use super::machine::TaskId;
-use super::{CPUS, EVENTS};
+use super::{CLOCK, CPUS, EVENTS};
 use sampler_common::abi::Reading;
 use std::cell::{Cell, RefCell};
 use std::collections::HashMap;
@@ -26,6 +26,35 @@ pub enum Owner {
 /// What each owner spent, one an event.
 pub type Spent = [Reading; EVENTS];
 
+/// How long a thread has run: the most that was ever known of it. That is the scheduler's account
+/// when it leaves a CPU, and the same plus the time on the CPU while it runs.
+#[derive(Clone, Copy, Debug, Default)]
+struct Clock {
+    /// When it left last; `None` before it does for the first time, if it was found running.
+    account_ns: Option<u64>,
+    /// Time on the CPU since.
+    run_ns: u64,
+    most_ns: u64,
+}
+
+impl Clock {
+    /// Time went by; what is known more than before.
+    fn go_on(&mut self, ns: u64, account_ns: Option<u64>) -> u64 {
+        self.run_ns += ns;
+        let before_ns = self.account_ns;
+        if account_ns.is_some() {
+            (self.account_ns, self.run_ns) = (account_ns, 0);
+        }
+        let (Some(_), Some(account_ns)) = (before_ns, self.account_ns) else {
+            // All that is known of its first run is what was seen of it.
+            self.most_ns = self.account_ns.unwrap_or_default();
+            return ns;
+        };
+        let known_ns = self.most_ns.max(account_ns + self.run_ns);
+        known_ns - std::mem::replace(&mut self.most_ns, known_ns)
+    }
+}
+
 /// The books of the truth.
 #[derive(Debug)]
 pub struct Oracle {
@@ -35,6 +64,7 @@ pub struct Oracle {
     /// The counter was read in the switch that is going on.
     was_read: [[Cell<bool>; EVENTS]; CPUS],
     closed: RefCell<HashMap<Owner, Spent>>,
+    clocks: RefCell<HashMap<TaskId, Clock>>,
 }
 
 impl Oracle {
@@ -45,6 +75,7 @@ impl Oracle {
             open: Default::default(),
             was_read: Default::default(),
             closed: RefCell::default(),
+            clocks: RefCell::default(),
         }
     }
 
@@ -59,6 +90,29 @@ impl Oracle {
         let ticks = self.open[cpu][event].take();
         self.was_read[cpu][event].set(true);
         self.spend(self.owner[cpu].get(), event, ticks);
+    }
+
+    /// The clock is read: as [`close`](Self::close), but what a thread with a descriptor has run is
+    /// for the scheduler to say, when the thread leaves with this time on its account.
+    pub fn close_clock(&self, cpu: usize, account_ns: Option<u64>) {
+        let ticks = self.open[cpu][CLOCK].take();
+        self.was_read[cpu][CLOCK].set(true);
+        let owner = self.owner[cpu].get();
+        let count = match owner {
+            Owner::Thread(task) => {
+                let mut clocks = self.clocks.borrow_mut();
+                clocks.entry(task).or_default().go_on(ticks.count, account_ns)
+            }
+            _ => ticks.count,
+        };
+        self.spend(owner, CLOCK, Reading { count, ..Reading::default() });
+    }
+
+    /// A thread gets a descriptor, with this time on its account, if that is known.
+    pub fn start_clock(&self, task: TaskId, account_ns: Option<u64>) {
+        let clock =
+            Clock { account_ns, most_ns: account_ns.unwrap_or_default(), ..Clock::default() };
+        self.clocks.borrow_mut().insert(task, clock);
     }
 
     /// A program begins.

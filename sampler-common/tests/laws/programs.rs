@@ -2,7 +2,7 @@
 //! same arithmetic in the same order. Filters by thread, names and call chains are left out.
 
 use super::cell::Probe;
-use super::machine::{Machine, Sample, TaskId};
+use super::machine::{Machine, Sample, Task, TaskId};
 use super::oracle::Owner;
 use super::{EVENTS, SOURCES, is_read};
 use sampler_common::abi::{
@@ -14,6 +14,15 @@ use std::rc::Rc;
 
 const NOBODY: u64 = Cpu::<()>::NOBODY;
 const UNATTRIBUTED: u64 = Cpu::<()>::UNATTRIBUTED;
+const ONE: Reading = Reading { count: 1, enabled_ns: 0, running_ns: 0 };
+
+/// When a thread is seen for the first time.
+#[derive(Clone, Copy)]
+enum Seen {
+    OffCpu,
+    Running,
+    Leaving,
+}
 
 impl Machine {
     pub fn on_switch(&self, c: usize, prev: TaskId, next: TaskId, dies: bool) {
@@ -36,8 +45,8 @@ impl Machine {
             self.leave(c, prev, dies);
         }
         match next_process {
-            Some(process) if ran => self.enter(c, next, &process),
-            Some(process) => self.enter_fresh(c, next, &process),
+            Some(process) if ran => self.enter(c, next, &process, Seen::OffCpu),
+            Some(process) => self.enter_fresh(c, next, &process, Seen::OffCpu),
             None => self.nobody_runs(c),
         }
         cpu.end();
@@ -45,11 +54,16 @@ impl Machine {
 
     pub fn on_overflow(&self, c: usize, event: usize, delivered: bool) {
         let cpu = &self.maps.cpus[c];
-        match cpu.hit(self.ids(self.current(c))) {
-            Hit::Nobody | Hit::Unattributed => {}
+        let hit = cpu.hit(self.ids(self.current(c)));
+        let truth = self.oracle.owner(c);
+        match hit {
+            Hit::Nobody => assert_eq!(truth, Owner::Nobody),
             Hit::InSwitch => self.hits_in_switch.set(self.hits_in_switch.get() + 1),
+            Hit::Unattributed => assert!(matches!(truth, Owner::Unattributed(_)), "{truth:?}"),
             Hit::Thread(index) => {
-                self.sample(c, event, &self.maps.slots[index as usize], delivered)
+                // The call chain is that of the interrupted thread.
+                assert_eq!(truth, Owner::Thread(self.current(c)));
+                self.sample(c, event, &self.maps.slots[index as usize], delivered);
             }
         }
     }
@@ -61,7 +75,7 @@ impl Machine {
         let process = self.task(child).process;
         self.measure(process);
         if let Some(process) = self.process(self.task(child).tgid) {
-            self.create(child, &process);
+            self.create(child, &process, Seen::OffCpu);
         }
     }
 
@@ -90,8 +104,8 @@ impl Machine {
             self.retire(index, thread);
         }
         match self.measured(task) {
-            Some(process) if ran => self.enter(c, task, &process),
-            Some(process) => self.enter_fresh(c, task, &process),
+            Some(process) if ran => self.enter(c, task, &process, Seen::Running),
+            Some(process) => self.enter_fresh(c, task, &process, Seen::Running),
             None => self.nobody_runs(c),
         }
         cpu.end();
@@ -111,8 +125,8 @@ impl Machine {
         } else if !ran || running == UNATTRIBUTED {
             let current = self.current(c);
             match self.measured(current) {
-                Some(process) if ran => self.enter(c, current, &process),
-                Some(process) => self.enter_fresh(c, current, &process),
+                Some(process) if ran => self.enter(c, current, &process, Seen::Running),
+                Some(process) => self.enter_fresh(c, current, &process, Seen::Running),
                 None => {}
             }
         }
@@ -158,32 +172,69 @@ impl Machine {
     }
 
     fn credit_running(&self, c: usize) {
-        let cpu = &self.maps.cpus[c];
-        let running = cpu.running.get();
+        let running = self.maps.cpus[c].running.get();
         if running == UNATTRIBUTED {
-            if let Some(process) = self.process(unpack_ids(cpu.ids.get()).0) {
-                for (event, (last, totals)) in cpu.last.iter().zip(&process.events).enumerate() {
-                    self.with_reading(c, event, |now| totals.credit(last.advance(now)));
-                }
+            if let Some(process) = self.process(unpack_ids(self.maps.cpus[c].ids.get()).0) {
+                self.credit_process(c, &process);
             }
         } else if let Some(thread) = self.slot(running) {
-            for (event, (last, counts)) in cpu.last.iter().zip(&thread.events).enumerate() {
-                self.with_reading(c, event, |now| counts.credit(last.advance(now)));
+            self.credit_clocks(thread, thread.advance_clock(self.clock_advance(c, None)));
+            self.credit_counters(c, thread);
+        }
+    }
+
+    fn credit_event(&self, c: usize, thread: &Thread<Probe>, event: usize) {
+        if SOURCES[event] == source::CLOCK {
+            self.credit_clocks(thread, thread.advance_clock(self.clock_advance(c, None)));
+        } else if let Some(now) = self.read(c, event) {
+            thread.events[event].credit(self.maps.cpus[c].last[event].advance(now));
+        }
+    }
+
+    fn credit_counters(&self, c: usize, thread: &Thread<Probe>) {
+        let last = self.maps.cpus[c].last.iter();
+        for (event, (last, counts)) in last.zip(&thread.events).enumerate().take(EVENTS) {
+            if let Some(now) = self.read(c, event) {
+                counts.credit(last.advance(now));
             }
         }
+    }
+
+    fn credit_clocks(&self, thread: &Thread<Probe>, ns: u64) {
+        for (event, counts) in thread.events.iter().enumerate().take(EVENTS) {
+            if SOURCES[event] == source::CLOCK {
+                bump(&counts.count, ns);
+            }
+        }
+    }
+
+    fn credit_process(&self, c: usize, process: &Process<Probe>) {
+        let seen_ns = self.clock_advance(c, None);
+        let last = self.maps.cpus[c].last.iter();
+        for (event, (last, totals)) in last.zip(&process.events).enumerate().take(EVENTS) {
+            if SOURCES[event] == source::CLOCK {
+                totals.credit(Reading { count: seen_ns, ..Reading::default() });
+            } else if let Some(now) = self.read(c, event) {
+                totals.credit(last.advance(now));
+            }
+        }
+    }
+
+    /// `account_ns` is for the oracle: the scheduler's account of the thread, if it leaves.
+    fn clock_advance(&self, c: usize, account_ns: Option<u64>) -> u64 {
+        let now = self.read_clock(c, account_ns);
+        let cpu = &self.maps.cpus[c];
+        let seen_ns = now.wrapping_sub(cpu.clock_ns.get());
+        cpu.clock_ns.set(now);
+        seen_ns
     }
 
     fn start(&self, c: usize) {
-        for (event, last) in self.maps.cpus[c].last.iter().enumerate() {
-            self.with_reading(c, event, |now| last.start(now));
-        }
-    }
-
-    fn with_reading(&self, c: usize, event: usize, with: impl FnOnce(Reading)) {
-        if event < EVENTS
-            && let Some(now) = self.read(c, event)
-        {
-            with(now);
+        self.clock_advance(c, None);
+        for (event, last) in self.maps.cpus[c].last.iter().enumerate().take(EVENTS) {
+            if let Some(now) = self.read(c, event) {
+                last.start(now);
+            }
         }
     }
 
@@ -192,20 +243,23 @@ impl Machine {
         let running = cpu.running.get();
         let (tgid, _) = unpack_ids(cpu.ids.get());
         let owner = self.oracle.owner(c);
-        self.credit_running(c);
         if running == UNATTRIBUTED {
             if let Some(process) = self.process(tgid) {
-                self.count_one_unattributed(&process, owner, source::SWITCHES);
+                self.credit_process(c, &process);
+                self.count_one_unattributed(&process, source::SWITCHES);
+                self.spend_one(owner, source::SWITCHES);
                 if dead {
                     self.nobody_runs(c);
                     self.end_if_over(tgid, &process);
                 }
             }
         } else if let Some(thread) = self.slot(running) {
-            self.count_one(thread, owner, source::SWITCHES);
-            let exec_ns = self.task(prev).exec_ns;
-            thread.exec_ns.set(exec_ns);
-            self.change(prev, |task| task.seen_exec_ns = exec_ns);
+            let account_ns = self.task(prev).exec_ns;
+            let seen_ns = self.clock_advance(c, Some(account_ns));
+            self.credit_clocks(thread, thread.settle_clock(account_ns, seen_ns));
+            self.credit_counters(c, thread);
+            self.count_one(thread, source::SWITCHES);
+            self.spend_one(owner, source::SWITCHES);
             if dead {
                 self.nobody_runs(c);
                 self.retire(running as u32, thread);
@@ -214,29 +268,24 @@ impl Machine {
     }
 
     fn resynchronize(&self, c: usize, prev: TaskId, process: Option<Rc<Process<Probe>>>) {
-        let cpu = &self.maps.cpus[c];
-        if cpu.running.get() != NOBODY {
+        if self.maps.cpus[c].running.get() != NOBODY {
             self.credit_running(c);
             self.nobody_runs(c);
         }
-        let Some(process) = process else { return };
-        self.enter_fresh(c, prev, &process);
-        if let Some(thread) = self.slot(cpu.running.get()) {
-            let exec_ns = self.task(prev).exec_ns;
-            let unseen_ns = exec_ns.wrapping_sub(thread.exec_ns.get());
-            let truth_ns = exec_ns - self.task(prev).seen_exec_ns;
-            for event in (0..EVENTS).filter(|&event| SOURCES[event] == source::CLOCK) {
-                bump(&thread.events[event].count, unseen_ns);
-                self.spend_one(Owner::Thread(prev), event, truth_ns);
-            }
+        if let Some(process) = process {
+            self.enter_fresh(c, prev, &process, Seen::Leaving);
         }
     }
 
-    fn enter(&self, c: usize, next: TaskId, process: &Process<Probe>) {
-        match self.find_or_create(next, process) {
+    fn enter(&self, c: usize, next: TaskId, process: &Process<Probe>, seen: Seen) {
+        match self.find_or_create(next, process, seen) {
             Some((index, thread)) => {
                 if thread.arrive(c as u32) {
-                    self.count_one(thread, Owner::Thread(next), source::MIGRATIONS);
+                    self.count_one(thread, source::MIGRATIONS);
+                }
+                let ran_on = self.change(next, |task| task.ran_on.replace(c));
+                if ran_on.is_some_and(|ran_on| ran_on != c) {
+                    self.spend_one(Owner::Thread(next), source::MIGRATIONS);
                 }
                 self.runs(c, u64::from(index), next);
             }
@@ -244,33 +293,39 @@ impl Machine {
         }
     }
 
-    fn enter_fresh(&self, c: usize, next: TaskId, process: &Process<Probe>) {
+    fn enter_fresh(&self, c: usize, next: TaskId, process: &Process<Probe>, seen: Seen) {
         self.start(c);
-        self.enter(c, next, process);
+        self.enter(c, next, process, seen);
     }
 
-    fn count_one(&self, thread: &Thread<Probe>, owner: Owner, what: u32) {
-        for event in (0..EVENTS).filter(|&event| SOURCES[event] == what) {
-            bump(&thread.events[event].count, 1);
-            self.spend_one(owner, event, 1);
+    fn count_one(&self, thread: &Thread<Probe>, what: u32) {
+        for (event, counts) in thread.events.iter().enumerate().take(EVENTS) {
+            if SOURCES[event] == what {
+                bump(&counts.count, 1);
+            }
         }
     }
 
-    fn count_one_unattributed(&self, process: &Process<Probe>, owner: Owner, what: u32) {
-        for event in (0..EVENTS).filter(|&event| SOURCES[event] == what) {
-            process.events[event].credit(Reading { count: 1, ..Reading::default() });
-            self.spend_one(owner, event, 1);
+    fn count_one_unattributed(&self, process: &Process<Probe>, what: u32) {
+        for (event, totals) in process.events.iter().enumerate().take(EVENTS) {
+            if SOURCES[event] == what {
+                totals.credit(ONE);
+            }
         }
     }
 
-    fn spend_one(&self, owner: Owner, event: usize, count: u64) {
-        self.oracle.spend(owner, event, Reading { count, ..Reading::default() });
+    /// Tells the oracle.
+    fn spend_one(&self, owner: Owner, what: u32) {
+        for event in (0..EVENTS).filter(|&event| SOURCES[event] == what) {
+            self.oracle.spend(owner, event, ONE);
+        }
     }
 
     fn find_or_create(
         &self,
         task: TaskId,
         process: &Process<Probe>,
+        seen: Seen,
     ) -> Option<(u32, &Thread<Probe>)> {
         if let Some((index, thread)) = self.find(self.task(task).tid) {
             let start_ns = self.task(task).start_ns;
@@ -279,7 +334,7 @@ impl Machine {
             }
             self.retire(index, thread);
         }
-        self.create(task, process)
+        self.create(task, process, seen)
     }
 
     fn find(&self, tid: u32) -> Option<(u32, &Thread<Probe>)> {
@@ -288,15 +343,23 @@ impl Machine {
         Some((index, self.slot(u64::from(index))?))
     }
 
-    fn create(&self, task: TaskId, process: &Process<Probe>) -> Option<(u32, &Thread<Probe>)> {
+    fn create(
+        &self,
+        task: TaskId,
+        process: &Process<Probe>,
+        seen: Seen,
+    ) -> Option<(u32, &Thread<Probe>)> {
         let index = self.take_free()?;
         let thread = self.slot(u64::from(index))?;
-        let (tid, start_ns, exec_ns) = {
-            let task = self.task(task);
-            (task.tid, task.start_ns, task.exec_ns)
+        let Task { tid, start_ns, exec_ns, .. } = self.task(task);
+        let account_ns = match seen {
+            Seen::OffCpu | Seen::Leaving => Some(exec_ns),
+            Seen::Running => None,
         };
+        let exec_ns = account_ns.unwrap_or(Thread::<()>::UNKNOWN);
         thread.assign(self.ids(task), start_ns, exec_ns, EVENTS);
-        self.change(task, |task| task.seen_exec_ns = exec_ns);
+        self.oracle.start_clock(task, account_ns);
+        self.change(task, |task| task.ran_on = None);
         super::cell::step();
         self.maps.threads.borrow_mut().insert(tid, index);
         process.descriptors.add(1);
@@ -383,7 +446,7 @@ impl Machine {
             panic!("a thread with a descriptor has a process");
         };
         let (counts, totals) = (&thread.events[event], &process.events[event]);
-        self.with_reading(c, event, |now| counts.credit(cpu.last[event].advance(now)));
+        self.credit_event(c, thread, event);
         let weight = counts.take_sample(totals);
         if weight == 0 {
             return;

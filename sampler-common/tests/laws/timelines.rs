@@ -106,134 +106,132 @@ impl Timeline {
 
 #[test]
 fn two_threads_alternate() {
-    let outcome = Timeline::play(8, &[
-        "AAABBA..AB",
-        "  ^       ",
-    ]);
+    let outcome = Timeline::play(8, &["AAABBA..AB", "  ^       "]);
     // B was never hit: all it spent is its residual. Nobody gets what the idle thread spent.
-    assert_eq!(outcome, Outcome {
-        live: vec![('A', 500, 200), ('B', 300, 300)],
-        samples: vec![('A', 300)],
-        ..Outcome::default()
-    });
+    assert_eq!(
+        outcome,
+        Outcome {
+            live: vec![('A', 500, 200), ('B', 300, 300)],
+            samples: vec![('A', 300)],
+            ..Outcome::default()
+        }
+    );
 }
 
 #[test]
 fn a_thread_that_moves_takes_its_counts_along() {
-    let outcome = Timeline::play(8, &[
-        "AAA..BBB",
-        " ^      ",
-        "BBBAAA..",
-        "     ^  ",
-    ]);
-    assert_eq!(outcome, Outcome {
-        live: vec![('A', 600, 0), ('B', 600, 600)],
-        samples: vec![('A', 200), ('A', 400)],
-        ..Outcome::default()
-    });
+    let outcome = Timeline::play(8, &["AAA..BBB", " ^      ", "BBBAAA..", "     ^  "]);
+    assert_eq!(
+        outcome,
+        Outcome {
+            live: vec![('A', 600, 0), ('B', 600, 600)],
+            samples: vec![('A', 200), ('A', 400)],
+            ..Outcome::default()
+        }
+    );
 }
 
 #[test]
 fn an_overflow_in_a_switch_is_sampled_with_the_next() {
-    let outcome = Timeline::play(8, &[
-        "AAABBBB",
-        "   !  ^",
-    ]);
+    let outcome = Timeline::play(8, &["AAABBBB", "   !  ^"]);
     // It could be A's or B's, so it is nobody's; but nothing of either is lost.
-    assert_eq!(outcome, Outcome {
-        live: vec![('A', 300, 300), ('B', 400, 0)],
-        samples: vec![('B', 400)],
-        ..Outcome::default()
-    });
+    assert_eq!(
+        outcome,
+        Outcome {
+            live: vec![('A', 300, 300), ('B', 400, 0)],
+            samples: vec![('B', 400)],
+            ..Outcome::default()
+        }
+    );
 }
 
 #[test]
 fn a_sample_that_is_lost_is_not_forgotten() {
-    let outcome = Timeline::play(8, &[
-        "AAAAAA",
-        " x  ^ ",
-    ]);
-    assert_eq!(outcome, Outcome {
-        live: vec![('A', 600, 100)],
-        samples: vec![('A', 200), ('A', 300)],
-        lost: 200,
-        ..Outcome::default()
-    });
+    let outcome = Timeline::play(8, &["AAAAAA", " x  ^ "]);
+    assert_eq!(
+        outcome,
+        Outcome {
+            live: vec![('A', 600, 100)],
+            samples: vec![('A', 200), ('A', 300)],
+            lost: 200,
+            ..Outcome::default()
+        }
+    );
 }
 
 #[test]
 fn the_first_sample_of_a_thread_takes_the_carry_along() {
-    let outcome = Timeline::play(8, &[
-        "AABbCcAADDDD",
-        " ^     ^ ^ ^",
-    ]);
+    let outcome = Timeline::play(8, &["AABbCcAADDDD", " ^     ^ ^ ^"]);
     // B and C are never hit. A has been, so that what they left waits for D, which has not.
-    assert_eq!(outcome, Outcome {
-        live: vec![('A', 400, 0), ('D', 400, 0)],
-        samples: vec![('A', 200), ('A', 200), ('D', 200 + 400), ('D', 200)],
-        exited: 400,
-        ..Outcome::default()
-    });
+    assert_eq!(
+        outcome,
+        Outcome {
+            live: vec![('A', 400, 0), ('D', 400, 0)],
+            samples: vec![('A', 200), ('A', 200), ('D', 200 + 400), ('D', 200)],
+            exited: 400,
+            ..Outcome::default()
+        }
+    );
 }
 
 #[test]
 fn what_a_thread_leaves_unsampled_is_carried() {
-    let outcome = Timeline::play(8, &[
-        "AABBb.",
-        "  ^   ",
-    ]);
-    assert_eq!(outcome, Outcome {
-        live: vec![('A', 200, 200)],
-        samples: vec![('B', 100)],
-        exited: 300,
-        carry: 200,
-        ..Outcome::default()
-    });
+    let outcome = Timeline::play(8, &["AABBb.", "  ^   "]);
+    assert_eq!(
+        outcome,
+        Outcome {
+            live: vec![('A', 200, 200)],
+            samples: vec![('B', 100)],
+            exited: 300,
+            carry: 200,
+            ..Outcome::default()
+        }
+    );
 }
 
 #[test]
 fn a_thread_without_a_descriptor_counts_for_its_process() {
-    let outcome = Timeline::play(1, &[
-        "AABBBAA",
-        "   ^  ^",
-    ]);
+    let outcome = Timeline::play(1, &["AABBBAA", "   ^  ^"]);
     // The hit of B is no sample: what it spent is carried, and A's first sample takes it along.
-    assert_eq!(outcome, Outcome {
-        live: vec![('A', 400, 0)],
-        samples: vec![('A', 400 + 300)],
-        unattributed: 300,
-        ..Outcome::default()
-    });
+    assert_eq!(
+        outcome,
+        Outcome {
+            live: vec![('A', 400, 0)],
+            samples: vec![('A', 400 + 300)],
+            unattributed: 300,
+            ..Outcome::default()
+        }
+    );
 }
 
 #[test]
 fn a_descriptor_serves_the_next_thread() {
-    let outcome = Timeline::play(1, &[
-        "AAaBBBb.CC",
-        " ^  x     ",
-    ]);
+    let outcome = Timeline::play(1, &["AAaBBBb.CC", " ^  x     "]);
     // Nothing of A is left in what B counts, nor of both in what C does.
-    assert_eq!(outcome, Outcome {
-        live: vec![('C', 200, 200)],
-        samples: vec![('A', 200), ('B', 200 + 100)],
-        exited: 700,
-        carry: 200,
-        lost: 300,
-        ..Outcome::default()
-    });
+    assert_eq!(
+        outcome,
+        Outcome {
+            live: vec![('C', 200, 200)],
+            samples: vec![('A', 200), ('B', 200 + 100)],
+            exited: 700,
+            carry: 200,
+            lost: 300,
+            ..Outcome::default()
+        }
+    );
 }
 
 #[test]
 fn a_thread_runs_without_a_descriptor_until_one_is_free() {
-    let outcome = Timeline::play(1, &[
-        "AABBaBB..",
-        "         ",
-    ]);
-    assert_eq!(outcome, Outcome {
-        live: vec![('B', 200, 200)],
-        exited: 300,
-        unattributed: 200,
-        carry: 500,
-        ..Outcome::default()
-    });
+    let outcome = Timeline::play(1, &["AABBaBB..", "         "]);
+    assert_eq!(
+        outcome,
+        Outcome {
+            live: vec![('B', 200, 200)],
+            exited: 300,
+            unattributed: 200,
+            carry: 500,
+            ..Outcome::default()
+        }
+    );
 }

@@ -4,6 +4,7 @@
 
 use super::btf::{Offsets, VMLINUX_BTF};
 use super::error::CaptureError;
+use super::ring::Purpose;
 use super::sys;
 use crate::model::event::{Event, Sampling, Source};
 use crate::model::snapshot::{Snapshot, ThreadCounts};
@@ -156,12 +157,18 @@ impl Programs {
         map_fd(&self.ebpf, name.ok_or(CaptureError::Object { name: "COUNTERS" })?)
     }
 
-    /// The map of outputs: index CPU.
+    /// The map of ways out for this purpose: index CPU.
     ///
     /// # Errors
     /// When the object lacks it.
-    pub fn output_map(&self) -> Result<BorrowedFd<'_>, CaptureError> {
-        map_fd(&self.ebpf, "OUTPUT")
+    pub fn output_map(&self, purpose: Purpose) -> Result<BorrowedFd<'_>, CaptureError> {
+        map_fd(
+            &self.ebpf,
+            match purpose {
+                Purpose::Samples => "OUTPUT_SAMPLES",
+                Purpose::Lives => "OUTPUT_ENDS",
+            },
+        )
     }
 
     /// Measures a process, with these bits of `abi::flag`.

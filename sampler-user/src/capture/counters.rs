@@ -3,7 +3,7 @@
 
 use super::bpf::Programs;
 use super::error::CaptureError;
-use super::ring::{Ring, output_attr};
+use super::ring::{Purpose, Ring, output_attr};
 use super::sys;
 use crate::model::event::{Event, Sampling, Source};
 use perf_event_open_sys::bindings::{PERF_TYPE_SOFTWARE, perf_event_attr};
@@ -19,7 +19,8 @@ pub struct Counters {
 }
 
 impl Counters {
-    /// Opens every event that needs it on every CPU of `rings`, stopped. An event other than the
+    /// Opens every event that needs it on every CPU, stopped; `lives` are the CPUs' rings for what
+    /// happens to events. An event other than the
     /// first that can be counted but not sampled has its sampling turned off in `events`.
     ///
     /// # Errors
@@ -27,11 +28,11 @@ impl Counters {
     pub fn open(
         programs: &Programs,
         events: &mut [Event],
-        rings: &[(u32, Ring)],
+        lives: &[(u32, Ring)],
     ) -> Result<Self, CaptureError> {
         let mut counters = Self::default();
         for (index, event) in events.iter_mut().enumerate() {
-            for (cpu, ring) in rings {
+            for (cpu, ring) in lives {
                 let Some(fd) = open_on_cpu(event, index == 0, *cpu)? else { break };
                 if event.source == Source::Counter {
                     sys::set_map_fd(programs.counters_map(index)?, *cpu, fd.as_fd()).map_err(
@@ -105,7 +106,7 @@ fn open_on_cpu(
 fn attr(event: &Event) -> perf_event_attr {
     // Records about the event, such as that it was throttled, go to the CPU's ring: they have to be
     // laid out and timed like the ring's own.
-    let ring = output_attr();
+    let ring = output_attr(Purpose::Lives);
     let mut attr = perf_event_attr {
         type_: event.perf_type,
         config: event.config,

@@ -1,7 +1,7 @@
 //! From the bytes of a ring to values. Everything is checked: what can't be understood is an error
 //! that the caller counts.
 
-use super::ring::output_attr;
+use super::ring::{Purpose, output_attr};
 use crate::model::record::{Comm, FileId, Mmap, Record, Sample, Stamp, Task};
 use crate::model::snapshot::{ProcessEnd, ThreadCounts};
 use byteorder::NativeEndian;
@@ -74,7 +74,7 @@ impl Decoder {
     /// # Errors
     /// When the reader does not understand the ring's own attributes.
     pub fn new(events: usize) -> io::Result<Self> {
-        let attr = output_attr();
+        let attr = output_attr(Purpose::Lives);
         // SAFETY: plain integers without padding, read for as many bytes as they have.
         let bytes = unsafe {
             std::slice::from_raw_parts((&raw const attr).cast::<u8>(), size_of_val(&attr))

@@ -1,5 +1,6 @@
-//! One CPU's way out: the ring of a `perf_event`, into which the kernel puts its side-band records
-//! (names, mappings, starts and ends of threads) and the BPF programs their messages, in order.
+//! A CPU's ways out: rings of `perf_event`s. One is for samples; into the other the kernel puts its
+//! side-band records (names, mappings, starts and ends of threads) and the BPF programs the final
+//! counts, so that a flood of samples displaces none of them.
 
 use super::sys;
 use memmap2::{MmapOptions, MmapRaw};
@@ -22,7 +23,16 @@ const RING_BYTES: (usize, usize) = (512 << 10, 4 << 20);
 /// Length of a record's header.
 const HEADER_BYTES: usize = size_of::<perf_event_header>();
 
-/// One CPU's ring.
+/// What a ring is for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Purpose {
+    /// Samples.
+    Samples,
+    /// Names, mappings, starts and ends.
+    Lives,
+}
+
+/// A ring of one CPU.
 pub struct Ring {
     event: OwnedFd,
     memory: MmapRaw,
@@ -33,8 +43,9 @@ pub struct Ring {
     wrapped: Vec<u8>,
 }
 
-/// What the ring's event asks of the kernel. The decoder needs it too.
-pub fn output_attr() -> perf_event_attr {
+/// What a ring's event asks of the kernel. Records are laid out alike in both; the decoder needs to
+/// know how.
+pub fn output_attr(purpose: Purpose) -> perf_event_attr {
     let mut attr = perf_event_attr {
         type_: PERF_TYPE_SOFTWARE,
         config: PERF_COUNT_SW_BPF_OUTPUT.into(),
@@ -50,29 +61,30 @@ pub fn output_attr() -> perf_event_attr {
         ..perf_event_attr::default()
     };
     attr.__bindgen_anon_1.sample_period = 1;
-    // Nobody waits for the ring: it is looked at in short intervals. So no overflow has to wake
+    // Nobody waits for a ring: it is looked at in short intervals. So no overflow has to wake
     // anybody up.
     attr.__bindgen_anon_2.wakeup_watermark = u32::MAX;
     attr.set_watermark(1);
     attr.set_disabled(1);
     attr.set_sample_id_all(1);
     attr.set_use_clockid(1);
-    attr.set_mmap(1);
-    attr.set_mmap2(1);
-    attr.set_build_id(1);
-    attr.set_comm(1);
-    attr.set_comm_exec(1);
-    attr.set_task(1);
+    let lives = u64::from(purpose == Purpose::Lives);
+    attr.set_mmap(lives);
+    attr.set_mmap2(lives);
+    attr.set_build_id(lives);
+    attr.set_comm(lives);
+    attr.set_comm_exec(lives);
+    attr.set_task(lives);
     attr
 }
 
 impl Ring {
-    /// Opens a CPU's ring, one of `rings`. Nothing comes before [`enable`](Self::enable).
+    /// Opens a ring of a CPU, one of `rings` in all. Nothing comes before [`enable`](Self::enable).
     ///
     /// # Errors
     /// When the kernel refuses the event, or has no memory for the ring.
-    pub fn open(cpu: u32, rings: usize) -> io::Result<Self> {
-        let event = sys::open_event_on_cpu(&mut output_attr(), cpu)?;
+    pub fn open(purpose: Purpose, cpu: u32, rings: usize) -> io::Result<Self> {
+        let event = sys::open_event_on_cpu(&mut output_attr(purpose), cpu)?;
         let data_offset = rustix::param::page_size();
         let data_len = ring_len(rings);
         let memory = MmapOptions::new().len(data_offset + data_len).map_raw(&event)?;

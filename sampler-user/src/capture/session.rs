@@ -11,7 +11,7 @@ use super::command::HeldCommand;
 use super::counters::Counters;
 use super::error::CaptureError;
 use super::requirements;
-use super::ring::Ring;
+use super::ring::{Purpose, Ring};
 use super::target::{Target, Targets};
 use super::tasks::{Request, Stop, Watched, collect, log_programs, watch};
 use crate::model::event::Event;
@@ -114,8 +114,9 @@ impl Session {
             max_threads: plan.max_threads,
             debug: plan.debug,
         })?;
-        let rings = open_rings(&programs)?;
-        let counters = Counters::open(&programs, &mut plan.events, &rings)?;
+        let lives = open_rings(&programs, Purpose::Lives)?;
+        let samples = open_rings(&programs, Purpose::Samples)?;
+        let counters = Counters::open(&programs, &mut plan.events, &lives)?;
         let held = plan.command.as_deref().map(HeldCommand::fork).transpose()?;
         if let (Targets::Command, Some(command)) = (&plan.targets, &held) {
             targets.push(Target::process(command.tgid)?);
@@ -129,7 +130,7 @@ impl Session {
                 inherit: plan.inherit,
                 selected: selected.then(FxHashSet::default),
             },
-            rings: rings.into_iter().map(|(_, ring)| ring).collect(),
+            rings: lives.into_iter().chain(samples).map(|(_, ring)| ring).collect(),
             plan,
             programs,
             counters,
@@ -340,12 +341,13 @@ fn resolve(targets: &Targets) -> Result<Vec<Target>, CaptureError> {
     }
 }
 
-fn open_rings(programs: &Programs) -> Result<Vec<(u32, Ring)>, CaptureError> {
+fn open_rings(programs: &Programs, purpose: Purpose) -> Result<Vec<(u32, Ring)>, CaptureError> {
     let cpus = programs.online_cpus();
     let open = |&cpu: &u32| {
         let failed = |source| CaptureError::Output { cpu, source };
-        let ring = Ring::open(cpu, cpus.len()).map_err(failed)?;
-        super::sys::set_map_fd(programs.output_map()?, cpu, ring.as_fd()).map_err(failed)?;
+        let ring = Ring::open(purpose, cpu, 2 * cpus.len()).map_err(failed)?;
+        let map = programs.output_map(purpose)?;
+        super::sys::set_map_fd(map, cpu, ring.as_fd()).map_err(failed)?;
         ring.enable().map_err(failed)?;
         Ok((cpu, ring))
     };

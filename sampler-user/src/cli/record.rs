@@ -140,6 +140,9 @@ pub(super) fn run(typed: Arguments, argv: &[OsString]) -> anyhow::Result<ExitCod
             } else if !say.quiet {
                 show(&mut io::stderr().lock(), &report)?;
             }
+            for line in table::losses(&report) {
+                console.say(&line);
+            }
             Ok(exit::of_command(status))
         }
     }
@@ -147,11 +150,7 @@ pub(super) fn run(typed: Arguments, argv: &[OsString]) -> anyhow::Result<ExitCod
 
 fn show(out: &mut dyn Write, report: &Report) -> io::Result<()> {
     let options = table::Options { max_rows: MAX_ROWS, derived: false, samples: true };
-    table::write_threads(out, report, options)?;
-    for line in table::losses(report) {
-        writeln!(out, "sampler: {line}")?;
-    }
-    Ok(())
+    table::write_threads(out, report, options)
 }
 
 /// A recording that is made complete on disk at times.

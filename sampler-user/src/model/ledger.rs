@@ -587,3 +587,6 @@ fn subtract(counts: &[ThreadCount], before: &[ThreadCount]) -> Vec<ThreadCount> 
         })
         .collect()
 }
+
+#[cfg(test)]
+mod tests;
