@@ -178,6 +178,9 @@ pub struct Process<C = Word> {
     pub descriptors: C,
     /// Threads that ended.
     pub exited_threads: C,
+    /// Times that a thread of it had to go without a descriptor. Such a process is not ended by the
+    /// programs, since they can't know when the last of those threads is gone.
+    pub undescribed: C,
     /// One an event.
     pub events: [Totals<C>; MAX_EVENTS],
 }
@@ -342,9 +345,10 @@ const _: () = {
     assert!(offset_of!(Totals, exited) == 0 && offset_of!(Totals, unattributed) == 8);
     assert!(offset_of!(Totals, carry) == 16 && offset_of!(Totals, lost) == 24);
     assert!(offset_of!(Totals, enabled_ns) == 32 && offset_of!(Totals, running_ns) == 40);
-    assert!(size_of::<Process>() == 24 + 48 * MAX_EVENTS && align_of::<Process>() == 8);
+    assert!(size_of::<Process>() == 32 + 48 * MAX_EVENTS && align_of::<Process>() == 8);
     assert!(offset_of!(Process, flags) == 0 && offset_of!(Process, descriptors) == 8);
-    assert!(offset_of!(Process, exited_threads) == 16 && offset_of!(Process, events) == 24);
+    assert!(offset_of!(Process, exited_threads) == 16 && offset_of!(Process, undescribed) == 24);
+    assert!(offset_of!(Process, events) == 32);
     assert!(size_of::<Control>() == 16 && offset_of!(Control, next_slot) == 8);
     assert!(size_of::<Cpu>() == 40 + 24 * MAX_EVENTS && align_of::<Cpu>() == 8);
     assert!(offset_of!(Cpu, busy) == 0 && offset_of!(Cpu, running) == 8);

@@ -48,17 +48,13 @@ pub fn leave<C: EbpfContext>(ctx: &C, cpu: &Cpu, prev: Task) {
         if let Some(process) = process(tgid) {
             credit_process(cpu, process);
             count_one_unattributed(process, source::SWITCHES);
-            if dead {
-                cpu.run(Cpu::<()>::NOBODY, 0);
-                end_if_over(ctx, tgid, process);
-            }
         }
     } else if let Some(thread) = slot(running as u32) {
         credit_leaving(cpu, thread, prev);
         count_one(thread, source::SWITCHES);
         if dead {
             cpu.run(Cpu::<()>::NOBODY, 0);
-            retire(ctx, running as u32, thread);
+            retire(ctx, running as u32, thread, prev);
         }
     }
 }
@@ -93,6 +89,7 @@ pub fn enter<C: EbpfContext>(ctx: &C, cpu: &Cpu, next: Task, process: &Process, 
         }
         None => {
             count(cause::DESCRIPTORS_EXHAUSTED);
+            process.undescribed.add(1);
             cpu.run(Cpu::<()>::UNATTRIBUTED, ids);
         }
     }
@@ -112,21 +109,21 @@ fn find_or_create<C: EbpfContext>(
     process: &Process,
     seen: Seen,
 ) -> Option<(u32, &'static Thread)> {
-    if let Some((index, thread)) = find(task.tid()) {
+    if let Some((index, thread)) = find(task) {
         if thread.start_ns.get() == task.start_ns() && thread.ids.get() == task.ids() {
             return Some((index, thread));
         }
-        // The tid has come back before its last owner was seen to leave.
-        retire(ctx, index, thread);
+        // Exec has given the thread another tid, or its end was not seen.
+        retire(ctx, index, thread, task);
     }
     create(task, process, seen)
 }
 
-/// The descriptor of a tid.
+/// The descriptor of a thread.
 #[inline(always)]
-pub fn find(tid: u32) -> Option<(u32, &'static Thread)> {
+pub fn find(task: Task) -> Option<(u32, &'static Thread)> {
     // SAFETY: the value is an index, which is checked against the array's size.
-    let index = *unsafe { THREADS.get(tid) }?;
+    let index = *unsafe { THREADS.get(task.address()) }?;
     Some((index, slot(index)?))
 }
 
@@ -141,7 +138,7 @@ pub fn create(task: Task, process: &Process, seen: Seen) -> Option<(u32, &'stati
         Seen::Running => Thread::<()>::UNKNOWN,
     };
     thread.assign(task.ids(), task.start_ns(), exec_ns, events());
-    if THREADS.insert(task.tid(), index, 0).is_err() {
+    if THREADS.insert(task.address(), index, 0).is_err() {
         count(cause::MAP_ERRORS);
         thread.state.set(Thread::<()>::FREE);
         put_free(index);
@@ -174,9 +171,10 @@ fn put_free(index: u32) {
 
 /// A thread is over: its final counts are sent, given to its process, and the descriptor is free.
 #[inline(always)]
-pub fn retire<C: EbpfContext>(ctx: &C, index: u32, thread: &Thread) {
+pub fn retire<C: EbpfContext>(ctx: &C, index: u32, thread: &Thread, task: Task) {
     let (tgid, tid) = unpack_ids(thread.ids.get());
     let Some(process) = process(tgid) else {
+        // Can't be: a process is not forgotten while a thread of it has a descriptor.
         count(cause::MAP_ERRORS);
         return;
     };
@@ -189,10 +187,11 @@ pub fn retire<C: EbpfContext>(ctx: &C, index: u32, thread: &Thread) {
         // Fails for a tid that exec has renamed: no matter.
         let _ = SELECTED.remove(tid);
     }
-    if THREADS.remove(tid).is_err() {
+    if THREADS.remove(task.address()).is_err() {
         count(cause::MAP_ERRORS);
     }
     put_free(index);
-    process.descriptors.add(u64::MAX);
-    end_if_over(ctx, tgid, process);
+    if process.descriptors.add(u64::MAX) == 1 {
+        end_if_over(ctx, tgid, process);
+    }
 }

@@ -16,9 +16,10 @@ static CONTROL: Array<Control> = Array::with_max_entries(1, BPF_F_MMAPABLE);
 #[map]
 static SLOTS: Array<Thread> = Array::with_max_entries(1, BPF_F_MMAPABLE);
 
-/// tid → index in `SLOTS`. Set at load.
+/// Address of the `task_struct` → index in `SLOTS`. A tid won't do: it is free for another thread as
+/// soon as its owner is released, which is before its last switch. Set at load.
 #[map]
-pub static THREADS: HashMap<u32, u32> = HashMap::with_max_entries(1, 0);
+pub static THREADS: HashMap<u64, u32> = HashMap::with_max_entries(1, 0);
 
 /// The free cache: indices in `SLOTS` that have been in use and are free again. Set at load.
 #[map]

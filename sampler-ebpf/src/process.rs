@@ -49,11 +49,12 @@ pub fn select(tid: u32) {
     }
 }
 
-/// Sends the totals of a process whose last thread is gone, and forgets it. When they can't be
-/// sent it is kept, and user space reads it at the end.
+/// The last descriptor of a process is free again. If its last thread is ending, its totals are sent,
+/// and it is forgotten. When they can't be sent, or threads without a descriptor may still be there,
+/// it is kept, and user space reads it at the end.
 #[inline(always)]
 pub fn end_if_over<C: EbpfContext>(ctx: &C, tgid: u32, process: &Process) {
-    if process.flags.get() & flag::ENDING == 0 || process.descriptors.get() != 0 {
+    if process.flags.get() & flag::ENDING == 0 || process.undescribed.get() != 0 {
         return;
     }
     if message::send_process_end(ctx, tgid, process) {

@@ -425,6 +425,8 @@ impl Machine {
         self.note_process_end(tgid, &end);
     }
 
+    /// The programs can't know this: a process whose last threads have no descriptor may end before
+    /// they have left. It does not here, so that the laws can be checked to the end.
     fn has_unattributed_left(&self, tgid: u32) -> bool {
         let processes = self.processes.borrow();
         processes.iter().rfind(|process| process.tgid == tgid).is_some_and(|p| p.threads > 1)

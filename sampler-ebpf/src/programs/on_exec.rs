@@ -35,9 +35,12 @@ fn on_exec(ctx: BtfTracePointContext) -> i32 {
         if is_selected(old_tid) {
             select(task.tid());
         }
-        if let Some((index, thread)) = find(old_tid) {
+        // Under its old tid the thread has ended.
+        if let Some((index, thread)) = find(task)
+            && thread.ids.get() != task.ids()
+        {
             cpu.run(Cpu::<()>::NOBODY, 0);
-            retire(&ctx, index, thread);
+            retire(&ctx, index, thread, task);
         }
     }
     match measured(task) {

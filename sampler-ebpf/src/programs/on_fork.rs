@@ -29,8 +29,10 @@ fn on_fork(ctx: BtfTracePointContext) -> i32 {
         child.tid(),
         child.tgid()
     );
-    // When none is free, it runs without one, and may get one at a later switch.
-    let _ = create(child, of_child, Seen::OffCpu);
+    // When none is free, it may get one at a later switch.
+    if create(child, of_child, Seen::OffCpu).is_none() {
+        of_child.undescribed.add(1);
+    }
     0
 }
 

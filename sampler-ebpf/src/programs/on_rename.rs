@@ -12,7 +12,7 @@ use sampler_common::abi::COMM_LEN;
 #[btf_tracepoint(function = "task_rename")]
 fn on_rename(ctx: BtfTracePointContext) -> i32 {
     let (task, comm) = (Task(ctx.arg(0)), ctx.arg::<*const c_void>(1));
-    let Some((_, thread)) = find(task.tid()) else { return 0 };
+    let Some((_, thread)) = find(task) else { return 0 };
     // SAFETY: the helper writes COMM_LEN bytes, the size of `thread.comm`, and checks what it
     // reads. The kernel's callers pass buffers of COMM_LEN (`__set_task_comm`, fs/exec.c).
     unsafe {

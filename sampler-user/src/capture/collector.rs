@@ -189,6 +189,13 @@ impl Collector {
         self.ledger.live_processes().filter(is_dead).collect()
     }
 
+    /// Enters that these processes have ended.
+    pub fn mark_ended(&mut self, tgids: &[u32]) {
+        for &tgid in tgids {
+            self.ledger.mark_ended(tgid);
+        }
+    }
+
     /// No thread of these processes has a descriptor.
     pub fn have_retired(&self, tgids: &[u32]) -> bool {
         !tgids.iter().any(|&tgid| self.programs.has_threads_of(tgid))
@@ -218,9 +225,6 @@ impl Collector {
         self.read_rings();
         self.ledger.open_snapshot();
         let snapshot = self.programs.snapshot()?;
-        for tgid in self.ended_processes() {
-            self.ledger.mark_ended(tgid);
-        }
         self.name_processes();
         for thread in &snapshot.threads {
             let stamp = Stamp { time_ns: now_ns(), tgid: thread.tgid, tid: thread.tid, cpu: 0 };

@@ -14,12 +14,19 @@ use sampler_common::abi::{EventCounts, MAX_EVENTS, Process, Totals, kind, unpack
 use std::io;
 use thiserror::Error;
 
-/// `PERF_RECORD_MISC_CPUMODE_KERNEL`: with a mapping, that it is kernel code.
+/// Length of `perf_event_header`.
 const HEADER_BYTES: usize = 8;
 
 /// `PERF_RECORD_LOST_SAMPLES`, since v4.2: what the kernel dropped for want of room, side-band
 /// records included.
 const RECORD_LOST_SAMPLES: u32 = 13;
+
+/// `PERF_RECORD_MMAP2` with `PERF_RECORD_MISC_MMAP_BUILD_ID`, where the id's length is in such a
+/// record, and its most.
+const RECORD_MMAP2: u32 = 10;
+const MISC_MMAP_BUILD_ID: u16 = 1 << 14;
+const BUILD_ID_LEN_AT: usize = HEADER_BYTES + 32;
+const MAX_BUILD_ID: u8 = 20;
 
 /// What came out of a ring.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -52,6 +59,12 @@ pub enum DecodeError {
     Short {
         /// `abi::Header.kind`
         kind: u32,
+    },
+    /// A sample of an event that the session does not have.
+    #[error("a sample is of event {event}, which does not exist")]
+    UnknownEvent {
+        /// Index of the event.
+        event: usize,
     },
     /// A message of the programs of a kind that is not known.
     #[error("there is no message of kind {kind}")]
@@ -93,12 +106,15 @@ impl Decoder {
             return Err(DecodeError::Short { kind: 0 });
         };
         let data = RawData::Single(bytes.get(HEADER_BYTES..).unwrap_or_default());
-        let record =
-            RawEventRecord::new(RecordType(record_type), misc, data, self.parse_info.clone());
+        let record = RawEventRecord::new(RecordType(record_type), misc, data, self.parse_info);
         let malformed = |source| DecodeError::Malformed { record_type, source };
         let common = record.common_data().map_err(malformed)?;
         if record_type == RECORD_LOST_SAMPLES {
             return Ok(Incoming::Lost(data_u64(bytes)));
+        }
+        if has_overlong_build_id(record_type, misc, bytes) {
+            // The reader would panic.
+            return Err(malformed(io::ErrorKind::InvalidData.into()));
         }
         let stamp = stamp(&common);
         Ok(match record.parse().map_err(malformed)? {
@@ -126,6 +142,12 @@ impl Decoder {
 const ENDIANNESS: Endianness = Endianness::LittleEndian;
 #[cfg(target_endian = "big")]
 const ENDIANNESS: Endianness = Endianness::BigEndian;
+
+fn has_overlong_build_id(record_type: u32, misc: u16, bytes: &[u8]) -> bool {
+    record_type == RECORD_MMAP2
+        && misc & MISC_MMAP_BUILD_ID != 0
+        && bytes.get(BUILD_ID_LEN_AT).is_some_and(|&len| len > MAX_BUILD_ID)
+}
 
 fn data_u64(bytes: &[u8]) -> u64 {
     bytes.get(HEADER_BYTES..).and_then(|mut data| data.try_get_u64_ne().ok()).unwrap_or(0)
@@ -193,7 +215,12 @@ fn decode_message(raw: &[u8], stamp: Stamp, events: usize) -> Result<Incoming, D
         kind::PROCESS_END => process_end(&mut body, events).map(Incoming::ProcessEnd),
         _ => return Err(DecodeError::UnknownKind { kind }),
     };
-    decoded.map_err(|_| DecodeError::Short { kind })
+    match decoded.map_err(|_| DecodeError::Short { kind })? {
+        Incoming::Record(Record::Sample(Sample { event, .. })) if event >= events => {
+            Err(DecodeError::UnknownEvent { event })
+        }
+        known => Ok(known),
+    }
 }
 
 fn sample(body: &mut &[u8], stamp: Stamp) -> Result<Record, bytes::TryGetError> {
@@ -206,7 +233,7 @@ fn sample(body: &mut &[u8], stamp: Stamp) -> Result<Record, bytes::TryGetError> 
     let user_chain = addresses(body, user_bytes)?;
     Ok(Record::Sample(Sample {
         stamp: Stamp { tgid, tid, ..stamp },
-        event: event.min(MAX_EVENTS - 1),
+        event,
         weight,
         in_kernel: !kernel_chain.is_empty(),
         ip: kernel_chain.first().or(user_chain.first()).copied().unwrap_or(0),
@@ -261,3 +288,6 @@ fn process_end(body: &mut &[u8], events: usize) -> Result<ProcessEnd, bytes::Try
     }
     Ok(ProcessEnd { tgid, totals })
 }
+
+#[cfg(test)]
+mod tests;

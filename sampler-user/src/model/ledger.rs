@@ -5,23 +5,18 @@
 //! so that the second conservation law is a check and no identity. Finished threads are folded by
 //! name at once, so that memory does not grow with them.
 
+mod entry;
+
 use super::event::{Event, Source};
 use super::record::Comm;
 use super::report::{
     Descriptors, ExitedGroup, Losses, Process, ProcessCount, Report, Thread, ThreadCount,
 };
 use super::snapshot::{ProcessEnd, Snapshot, ThreadCounts};
+use entry::{Balance, Counts, Entry, add, add_finished};
 use rustc_hash::{FxHashMap, FxHashSet};
-use sampler_common::abi::{self, EventCounts, cause, flag};
+use sampler_common::abi::{EventCounts, cause, flag};
 use std::collections::VecDeque;
-
-/// Name of the group of finished threads whose final counts were lost on the way.
-const UNDELIVERED: &[u8] = b"[not delivered]";
-
-/// Most names of finished threads in a process, and the group of all others: a process can give each
-/// thread a name of its own.
-const MAX_NAMES: usize = 10_000;
-const OTHER_NAMES: &[u8] = b"[other names]";
 
 /// Most finished processes that are listed each, and the one that stands for all earlier ones.
 const MAX_ENDED: usize = 10_000;
@@ -66,54 +61,6 @@ pub struct Ledger {
     /// Finished processes that are listed, in the order of their end.
     listed: VecDeque<u32>,
     interval: bool,
-}
-
-#[derive(Debug, Default)]
-struct Entry {
-    comm: Vec<u8>,
-    ended: bool,
-    sampled: Vec<u64>,
-    totals: abi::Process<u64>,
-    finished: FxHashMap<Vec<u8>, ExitedGroup>,
-    finished_threads: Vec<Thread>,
-    /// Counts of finished threads, whole lives; how many they were.
-    delivered: Vec<ThreadCount>,
-    delivered_threads: u64,
-    /// What earlier intervals have reported: of live threads, and of the process.
-    reported: FxHashMap<(u32, u64), Vec<ThreadCount>>,
-    /// Residuals that an earlier interval has reported of threads that have ended since, so that
-    /// they are in the carry now.
-    moved_residual: Vec<i64>,
-    reported_totals: abi::Process<u64>,
-}
-
-impl Entry {
-    /// The group of finished threads of a name.
-    fn group(&mut self, comm: &[u8]) -> &mut ExitedGroup {
-        let room = self.finished.len() < MAX_NAMES || self.finished.contains_key(comm);
-        let comm = if room { comm } else { OTHER_NAMES };
-        self.finished
-            .entry(comm.to_vec())
-            .or_insert_with(|| ExitedGroup { comm: comm.to_vec(), ..ExitedGroup::default() })
-    }
-
-    /// Takes over everything of another process that has ended.
-    fn fold(&mut self, other: Self) {
-        for (sum, sampled) in self.sampled.iter_mut().zip(&other.sampled) {
-            *sum += sampled;
-        }
-        fold_totals(&mut self.totals, &other.totals);
-        fold_totals(&mut self.reported_totals, &other.reported_totals);
-        add(&mut self.delivered, &other.delivered);
-        self.delivered_threads += other.delivered_threads;
-        self.finished_threads.extend(other.finished_threads);
-        for (comm, finished) in other.finished {
-            let group = self.group(&comm);
-            group.threads += finished.threads;
-            group.samples += finished.samples;
-            add_finished(&mut group.counts, &finished.counts);
-        }
-    }
 }
 
 impl Ledger {
@@ -171,12 +118,7 @@ impl Ledger {
             entry.comm.clone_from(&thread.comm);
         }
         let since = match entry.reported.remove(&key) {
-            Some(before) => {
-                for (moved, before) in entry.moved_residual.iter_mut().zip(&before) {
-                    *moved += before.residual;
-                }
-                subtract(&counts, &before)
-            }
+            Some(before) => subtract(&counts, &before),
             None => counts.clone(),
         };
         entry.delivered_threads += 1;
@@ -284,22 +226,37 @@ impl Ledger {
         self.interval = true;
         self.processes.retain(|_, entry| !entry.ended);
         self.listed.clear();
-        for entry in self.processes.values_mut() {
+        let tgids: Vec<u32> = self.processes.keys().copied().collect();
+        for tgid in tgids {
+            let live = self.live_counts(tgid, snapshot);
+            let entry = self.entry(tgid);
+            entry.reported_balance = entry.balance(&live, false);
+            entry.vanished = entry.vanished(&live);
+            entry.reported = live;
+            entry.sampled.fill(0);
             entry.reported_totals = entry.totals;
             entry.finished.clear();
             entry.finished_threads.clear();
-            entry.reported.clear();
-            entry.moved_residual.fill(0);
         }
-        for thread in &snapshot.threads {
-            let key = (thread.tid, thread.start_ns);
-            let counts = self.thread_counts(&thread.events);
-            if !self.ended.contains(&key)
-                && let Some(entry) = self.processes.get_mut(&thread.tgid)
-            {
-                entry.reported.insert(key, counts);
-            }
-        }
+    }
+
+    /// The counts of a process's threads that had not ended by the snapshot, nor since.
+    fn live_counts(&self, tgid: u32, snapshot: &Snapshot) -> Counts {
+        let live = self.live(tgid, snapshot);
+        live.map(|thread| ((thread.tid, thread.start_ns), self.thread_counts(&thread.events)))
+            .collect()
+    }
+
+    fn live<'a>(
+        &'a self,
+        tgid: u32,
+        snapshot: &'a Snapshot,
+    ) -> impl Iterator<Item = &'a ThreadCounts> {
+        snapshot.threads.iter().filter(move |thread| {
+            thread.tgid == tgid
+                && !self.ended_processes.contains(&tgid)
+                && !self.ended.contains(&(thread.tid, thread.start_ns))
+        })
     }
 
     /// Totals of the processes that had not ended by the snapshot. One that has ended and could not
@@ -325,7 +282,8 @@ impl Ledger {
         self.processes.entry(tgid).or_insert_with(|| Entry {
             sampled: vec![0; events],
             delivered: vec![ThreadCount::default(); events],
-            moved_residual: vec![0; events],
+            vanished: vec![ThreadCount::default(); events],
+            reported_balance: vec![Balance::default(); events],
             ..Entry::default()
         })
     }
@@ -340,11 +298,13 @@ impl Ledger {
     ) -> Process {
         let mut threads = self.live_threads(tgid, entry, snapshot, present);
         let mut groups: Vec<ExitedGroup> = entry.finished.values().cloned().collect();
-        if last && !self.interval {
-            groups.extend(self.undelivered(entry));
+        let live = self.live_counts(tgid, snapshot);
+        if last || entry.ended {
+            groups.extend(entry.undelivered(&live));
         }
         groups.sort_by(|a, b| a.comm.cmp(&b.comm));
-        let counts = self.process_counts(entry, &threads, &groups);
+        let balance = entry.balance(&live, last);
+        let counts = self.process_counts(entry, &threads, &groups, &balance);
         threads.extend(entry.finished_threads.iter().cloned());
         Process {
             tgid,
@@ -368,10 +328,8 @@ impl Ledger {
             .filter(|thread| thread.tgid == tgid)
             .map(|thread| (thread.tid, thread))
             .collect();
-        let counted = snapshot.threads.iter().filter(|thread| {
-            thread.tgid == tgid && !self.ended.contains(&(thread.tid, thread.start_ns))
-        });
-        let mut threads: Vec<Thread> = counted
+        let mut threads: Vec<Thread> = self
+            .live(tgid, snapshot)
             .map(|thread| {
                 let state = idle.remove(&thread.tid).map_or('?', |present| present.state);
                 let counts = self.thread_counts(&thread.events);
@@ -399,31 +357,12 @@ impl Ledger {
         }
     }
 
-    /// What the programs have added to the process's total without its message having arrived.
-    fn undelivered(&self, entry: &Entry) -> Option<ExitedGroup> {
-        let threads = entry.totals.exited_threads.saturating_sub(entry.delivered_threads);
-        let counts: Vec<ThreadCount> = entry
-            .delivered
-            .iter()
-            .zip(&entry.totals.events)
-            .map(|(delivered, totals)| ThreadCount {
-                count: totals.exited.saturating_sub(delivered.count),
-                ..ThreadCount::default()
-            })
-            .collect();
-        (threads != 0).then(|| ExitedGroup {
-            comm: UNDELIVERED.to_vec(),
-            threads,
-            samples: 0,
-            counts,
-        })
-    }
-
     fn process_counts(
         &self,
         entry: &Entry,
         threads: &[Thread],
         groups: &[ExitedGroup],
+        balance: &[Balance],
     ) -> Vec<ProcessCount> {
         let mut counts: Vec<ProcessCount> = (0..self.options.events.len())
             .map(|event| {
@@ -434,23 +373,25 @@ impl Ledger {
                 let exited: u64 = groups.iter().map(|group| group.counts[event].count).sum::<u64>()
                     + entry.finished_threads.iter().map(|thread| of(thread).count).sum::<u64>();
                 let unattributed = totals.unattributed.wrapping_sub(before.unattributed);
-                let ended = |field: fn(&ThreadCount) -> u64| {
-                    threads.iter().map(|thread| field(&of(thread))).sum::<u64>()
+                let times = |field: fn(&ThreadCount) -> u64| {
+                    let threads = threads.iter().chain(&entry.finished_threads);
+                    threads.map(|thread| field(&of(thread))).sum::<u64>()
+                        + groups.iter().map(|group| field(&group.counts[event])).sum::<u64>()
                 };
+                let (balance, reported) = (&balance[event], &entry.reported_balance[event]);
                 ProcessCount {
                     count: live + exited + unattributed,
                     live,
                     exited,
                     unattributed,
                     sampled: entry.sampled[event],
-                    residual: threads.iter().map(|thread| of(thread).residual).sum::<i64>()
-                        - entry.moved_residual[event],
-                    carry: totals.carry.wrapping_sub(before.carry) as i64,
+                    residual: balance.residual - reported.residual,
+                    carry: balance.carry - reported.carry,
                     lost: totals.lost.wrapping_sub(before.lost),
-                    enabled_ns: ended(|count| count.enabled_ns)
-                        + totals.enabled_ns.wrapping_sub(before.enabled_ns),
-                    running_ns: ended(|count| count.running_ns)
-                        + totals.running_ns.wrapping_sub(before.running_ns),
+                    enabled_ns: times(|count| count.enabled_ns) + balance.enabled_ns
+                        - reported.enabled_ns,
+                    running_ns: times(|count| count.running_ns) + balance.running_ns
+                        - reported.running_ns,
                 }
             })
             .collect();
@@ -512,7 +453,9 @@ impl Ledger {
             leaked_descriptors: snapshot
                 .threads
                 .iter()
-                .filter(|thread| ended.contains(&thread.tgid))
+                .filter(|thread| {
+                    ended.contains(&thread.tgid) && !self.ended_processes.contains(&thread.tgid)
+                })
                 .count() as u64
                 + of(cause::MAP_ERRORS),
             ..self.losses
@@ -537,39 +480,6 @@ fn finished_thread(thread: &ThreadCounts, mut counts: Vec<ThreadCount>) -> Threa
         count.residual = 0;
     }
     Thread { exited: true, state: 'X', ..to_thread(thread, counts) }
-}
-
-/// Adds the counts of a thread that ended: its residual is in the process's carry now.
-fn add_finished(sums: &mut Vec<ThreadCount>, counts: &[ThreadCount]) {
-    sums.resize(counts.len(), ThreadCount::default());
-    add(sums, counts);
-    for sum in sums {
-        sum.residual = 0;
-    }
-}
-
-fn fold_totals(sums: &mut abi::Process<u64>, totals: &abi::Process<u64>) {
-    sums.exited_threads += totals.exited_threads;
-    for (sum, event) in sums.events.iter_mut().zip(&totals.events) {
-        sum.exited += event.exited;
-        sum.unattributed += event.unattributed;
-        sum.carry = sum.carry.wrapping_add(event.carry);
-        sum.lost += event.lost;
-        sum.enabled_ns += event.enabled_ns;
-        sum.running_ns += event.running_ns;
-    }
-}
-
-fn add(sums: &mut [ThreadCount], counts: &[ThreadCount]) {
-    for (sum, count) in sums.iter_mut().zip(counts) {
-        sum.count += count.count;
-        sum.sampled += count.sampled;
-        sum.residual += count.residual;
-        sum.carried += count.carried;
-        sum.lost += count.lost;
-        sum.enabled_ns += count.enabled_ns;
-        sum.running_ns += count.running_ns;
-    }
 }
 
 fn subtract(counts: &[ThreadCount], before: &[ThreadCount]) -> Vec<ThreadCount> {
