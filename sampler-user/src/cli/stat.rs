@@ -140,9 +140,7 @@ impl Printer {
                 let options =
                     table::Options { max_rows: self.max_rows, derived: true, samples: false };
                 table::write_threads(out, report, options)?;
-                if interval.is_none() {
-                    self.print_losses(report)?;
-                }
+                self.print_losses(report)?;
             }
         }
         self.out.flush()

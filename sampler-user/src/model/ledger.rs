@@ -60,7 +60,8 @@ pub struct Ledger {
     ended_processes: FxHashSet<u32>,
     /// Finished processes that are listed, in the order of their end.
     listed: VecDeque<u32>,
-    interval: bool,
+    /// What earlier intervals have reported.
+    reported_losses: Losses,
 }
 
 impl Ledger {
@@ -211,7 +212,10 @@ impl Ledger {
         Report {
             duration_ns,
             events: self.options.events.clone(),
-            losses: self.losses(snapshot, &processes),
+            losses: Losses {
+                leaked_descriptors: self.leaked(snapshot),
+                ..self.losses(snapshot).since(&self.reported_losses)
+            },
             descriptors: Descriptors {
                 capacity: snapshot.capacity,
                 peak: snapshot.peak,
@@ -223,7 +227,7 @@ impl Ledger {
 
     /// What was reported with this snapshot is not reported again.
     pub fn close_interval(&mut self, snapshot: &Snapshot) {
-        self.interval = true;
+        self.reported_losses = self.losses(snapshot);
         self.processes.retain(|_, entry| !entry.ended);
         self.listed.clear();
         let tgids: Vec<u32> = self.processes.keys().copied().collect();
@@ -431,10 +435,18 @@ impl Ledger {
             .collect()
     }
 
-    fn losses(&self, snapshot: &Snapshot, processes: &[Process]) -> Losses {
+    /// Descriptors in use for processes that had ended before the snapshot, and what went wrong with
+    /// the maps that keep them.
+    fn leaked(&self, snapshot: &Snapshot) -> u64 {
+        let leaked = snapshot.threads.iter().filter(|thread| {
+            let ended = self.processes.get(&thread.tgid).is_some_and(|process| process.ended);
+            ended && !self.ended_processes.contains(&thread.tgid)
+        });
+        leaked.count() as u64 + snapshot.causes[cause::MAP_ERRORS as usize]
+    }
+
+    fn losses(&self, snapshot: &Snapshot) -> Losses {
         let of = |cause: u32| snapshot.causes[cause as usize];
-        let ended: FxHashSet<u32> =
-            processes.iter().filter(|process| process.exited).map(|process| process.tgid).collect();
         Losses {
             samples: of(cause::SAMPLES_LOST),
             exit_records: of(cause::THREAD_ENDS_LOST),
@@ -450,14 +462,6 @@ impl Ledger {
                     + of(cause::THREAD_ENDS_LOST)
                     + of(cause::PROCESS_ENDS_LOST),
             ),
-            leaked_descriptors: snapshot
-                .threads
-                .iter()
-                .filter(|thread| {
-                    ended.contains(&thread.tgid) && !self.ended_processes.contains(&thread.tgid)
-                })
-                .count() as u64
-                + of(cause::MAP_ERRORS),
             ..self.losses
         }
     }

@@ -143,6 +143,28 @@ pub struct Losses {
     pub leaked_descriptors: u64,
 }
 
+impl Losses {
+    /// What came since these.
+    pub fn since(&self, before: &Self) -> Self {
+        Self {
+            samples: self.samples - before.samples,
+            exit_records: self.exit_records - before.exit_records,
+            descriptors_exhausted: self.descriptors_exhausted - before.descriptors_exhausted,
+            processes_exhausted: self.processes_exhausted - before.processes_exhausted,
+            read_errors: self.read_errors - before.read_errors,
+            switches_missed: self.switches_missed - before.switches_missed,
+            hits_in_switch: self.hits_in_switch - before.hits_in_switch,
+            hits_without_descriptor: self.hits_without_descriptor - before.hits_without_descriptor,
+            truncated_chains: self.truncated_chains - before.truncated_chains,
+            throttled: self.throttled - before.throttled,
+            // Estimated from two counters that are not read at once.
+            sideband_records: self.sideband_records.saturating_sub(before.sideband_records),
+            unknown_records: self.unknown_records - before.unknown_records,
+            leaked_descriptors: self.leaked_descriptors.saturating_sub(before.leaked_descriptors),
+        }
+    }
+}
+
 /// The free cache.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Descriptors {
