@@ -207,7 +207,7 @@ pub struct Cpu<C = Word> {
     /// Ids of the measured thread that runs, as in [`Thread::ids`].
     pub ids: C,
     /// Address of the `task_struct` that was seen to get the CPU, measured or not; 0 before the
-    /// first switch.
+    /// first snapshot.
     pub task: C,
     /// `CLOCK_MONOTONIC` when the running thread's clocks were last credited, nanoseconds.
     pub clock_ns: C,

@@ -57,15 +57,15 @@ impl<C: Cell> Cpu<C> {
         self.ids.set(ids);
     }
 
-    /// Whom an overflow hits, given the ids of the thread it interrupted.
+    /// Whom an overflow hits, given the address of the task it interrupted.
     #[inline(always)]
-    pub fn hit(&self, current_ids: u64) -> Hit {
+    pub fn hit(&self, current_task: u64) -> Hit {
         let running = self.running.get();
         if self.is_busy() {
             Hit::InSwitch
         } else if running == Self::NOBODY {
             Hit::Nobody
-        } else if self.ids.get() != current_ids {
+        } else if self.task.get() != current_task {
             Hit::InSwitch
         } else if running == Self::UNATTRIBUTED {
             Hit::Unattributed

@@ -113,8 +113,13 @@ fn find_or_create<C: EbpfContext>(
         if thread.start_ns.get() == task.start_ns() && thread.ids.get() == task.ids() {
             return Some((index, thread));
         }
-        // Exec has given the thread another tid, or its end was not seen.
+        // Exec has given the thread another tid, or its end was not seen. The process is held, since
+        // one that is ending would be forgotten with its last descriptor.
+        process.descriptors.add(1);
         retire(ctx, index, thread, task);
+        let created = create(task, process, seen);
+        process.descriptors.add(u64::MAX);
+        return created;
     }
     create(task, process, seen)
 }

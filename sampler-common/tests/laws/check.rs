@@ -32,8 +32,11 @@ impl Machine {
     /// Checks that nothing is left: all measured threads have ended.
     pub fn check_over(&self) {
         assert_eq!(self.live_descriptors().count(), 0, "descriptors leak");
-        assert!(self.maps.threads.borrow().is_empty(), "tids are left");
-        assert!(self.maps.processes.borrow().is_empty(), "processes are left");
+        assert!(self.maps.threads.borrow().is_empty(), "tasks are left");
+        for (tgid, process) in self.maps.processes.borrow().iter() {
+            assert_ne!(process.undescribed.peek(), 0, "process {tgid} is left");
+            assert_eq!(process.descriptors.peek(), 0, "descriptors of process {tgid}");
+        }
         // CPUs that ask for the last one at once may each count up.
         let peak = self.maps.control.next_slot.peek().min(self.config.capacity as u64);
         let mut free = self.maps.free.borrow().clone();
@@ -85,7 +88,7 @@ impl Machine {
 
     fn check_process(&self, process: usize) {
         let tgid = self.processes.borrow()[process].tgid;
-        let Some(totals) = self.totals(process) else { return };
+        let totals = self.totals(process).expect("a measured process is in the map, or has ended");
         let exited = self.spent_by_retired(process);
         let unattributed = self.oracle.spent(Owner::Unattributed(process));
         let live: Vec<&Thread<Probe>> = self
@@ -118,8 +121,8 @@ impl Machine {
         }
     }
 
-    /// The totals of a process: as its end told them, or as they are in the map. `None` when it
-    /// ended under a thread that had no descriptor.
+    /// The totals of a process: as its end told them, or as they are in the map. `None` when it is
+    /// not measured.
     fn totals(&self, process: usize) -> Option<[abi::Totals<u64>; EVENTS]> {
         let tgid = self.processes.borrow()[process].tgid;
         if let Some(end) = self.processes.borrow()[process].end {

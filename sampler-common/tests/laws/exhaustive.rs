@@ -50,6 +50,51 @@ fn eventful(capacity: usize) -> Story {
     Story { config, deeds, interrupts: BTreeMap::new() }
 }
 
+/// A tid is in use again while the thread that had it is still on its way out, and on a CPU.
+fn released() -> Story {
+    let deeds = vec![
+        switch(0, 0),
+        Deed::Fork { cpu: 0, new_process: false },
+        switch(0, 2),
+        tick(0, 40),
+        Deed::Exit { cpu: 0 },
+        Deed::Release { cpu: 0 },
+        Deed::Switch { cpu: 0, pick: 0, dies: false },
+        Deed::Fork { cpu: 0, new_process: false },
+        switch(0, 2),
+        tick(0, 3),
+        // From the one to the other, and back.
+        Deed::Switch { cpu: 0, pick: 3, dies: false },
+        tick(0, 20),
+        Deed::Overflow { cpu: 0, event: 0, delivered: true },
+        switch(1, 3),
+        tick(1, 2),
+        switch(0, 0),
+        switch(1, 0),
+    ];
+    let config = Config { cpus: 2, capacity: 6, before_wrap: 20 };
+    Story { config, deeds, interrupts: BTreeMap::new() }
+}
+
+/// `exec` has given a thread the main one's ids, fails, and the thread is preempted on its way out.
+fn failed_exec() -> Story {
+    let deeds = vec![
+        switch(0, 0),
+        Deed::Fork { cpu: 0, new_process: false },
+        Deed::Exit { cpu: 0 },
+        switch(0, 2),
+        tick(0, 40),
+        Deed::BeginExec { cpu: 0 },
+        Deed::Exit { cpu: 0 },
+        Deed::Switch { cpu: 0, pick: 2, dies: false },
+        switch(0, 2),
+        tick(0, 3),
+        switch(0, 2),
+    ];
+    let config = Config { cpus: 2, capacity: 6, before_wrap: 20 };
+    Story { config, deeds, interrupts: BTreeMap::new() }
+}
+
 fn with(story: &Story, interrupts: &[(u64, Interrupt)]) -> Story {
     Story { interrupts: interrupts.iter().copied().collect(), ..story.clone() }
 }
@@ -59,7 +104,7 @@ fn an_interrupt_at_any_step() {
     for capacity in [1, 6] {
         let story = eventful(capacity);
         let steps = story.play().steps();
-        assert!(steps > 1000, "the story is too short to tell anything: {steps} steps");
+        assert!(steps >= 900, "the story is too short to tell anything: {steps} steps");
         for interrupt in [HIT, LOST, CLOCK, ELSEWHERE, SWITCH] {
             let mut in_switch = 0;
             for step in 0..steps {
@@ -69,6 +114,24 @@ fn an_interrupt_at_any_step() {
             assert!(in_switch > 0 || !matches!(interrupt, Interrupt::Here { .. }));
         }
     }
+}
+
+#[test]
+fn an_interrupt_while_a_tid_is_in_use_twice() {
+    let story = released();
+    let machine = story.play();
+    let tids: Vec<u32> = machine.tasks.borrow().iter().map(|task| task.tid).collect();
+    assert_eq!(tids[tids.len() - 2..], [4, 4], "the tid has come back");
+    for interrupt in [HIT, SWITCH] {
+        for step in 0..machine.steps() {
+            with(&story, &[(step, interrupt)]).play_quickly();
+        }
+    }
+}
+
+#[test]
+fn an_exec_that_fails() {
+    failed_exec().play();
 }
 
 #[test]

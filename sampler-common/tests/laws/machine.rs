@@ -27,6 +27,8 @@ pub struct Task {
     /// It can't be put on another CPU.
     pub busy: bool,
     pub exiting: bool,
+    /// Its tid is free for another thread, though it still has its last way to go.
+    pub released: bool,
     pub dead: bool,
     /// The scheduler's account of the time it ran.
     pub exec_ns: u64,
@@ -87,7 +89,7 @@ pub struct Maps {
     pub control: Control<Probe>,
     pub cpus: [abi::Cpu<Probe>; CPUS],
     pub slots: Vec<Thread<Probe>>,
-    pub threads: RefCell<HashMap<u32, u32>>,
+    pub threads: RefCell<HashMap<u64, u32>>,
     pub free: RefCell<Vec<u32>>,
     pub processes: RefCell<HashMap<u32, Rc<abi::Process<Probe>>>>,
 }
@@ -266,16 +268,27 @@ impl Machine {
         Some(child)
     }
 
-    /// The running thread begins to exit: it will not come back from its next switch but one.
+    /// The running thread begins to exit: it will not come back from one of its next switches. In
+    /// the middle of `exec` this is how it fails: it has the main thread's ids by then.
     pub fn exit(&self, cpu: usize) {
         let task = self.current(cpu);
         let process = self.task(task).process;
-        if process == 0 || self.task(task).exiting || self.task(task).old_tid.is_some() {
+        if process == 0 || self.task(task).exiting {
             return;
         }
-        self.change(task, |task| task.exiting = true);
+        self.change(task, |task| (task.exiting, task.old_tid) = (true, None));
         self.processes.borrow_mut()[process].live -= 1;
         self.run(cpu, false, || self.on_exit(task));
+    }
+
+    /// The running thread, which exits, gives back its tid (`release_task` in `exit_notify`,
+    /// kernel/exit.c). It may be preempted before its last switch. The main thread waits for its
+    /// parent to do that.
+    pub fn release(&self, cpu: usize) {
+        let Task { exiting, tid, tgid, .. } = self.task(self.current(cpu));
+        if exiting && tid != tgid {
+            self.change(self.current(cpu), |task| task.released = true);
+        }
     }
 
     /// The running thread calls `exec`: it waits until it is the only one of its process, and takes
@@ -283,7 +296,7 @@ impl Machine {
     pub fn begin_exec(&self, cpu: usize) {
         let old = self.current(cpu);
         let process = self.task(old).process;
-        let alone = self.processes.borrow()[process].threads == 1;
+        let alone = self.is_alone(old);
         if process == 0 || !alone || self.task(old).exiting || self.task(old).old_tid.is_some() {
             return;
         }
@@ -420,12 +433,22 @@ impl Machine {
         self.tasks.borrow().len() - 1
     }
 
+    /// All other threads of its process have given back their tids.
+    fn is_alone(&self, task: TaskId) -> bool {
+        let tasks = self.tasks.borrow();
+        let process = tasks[task].process;
+        let others = tasks.iter().enumerate().filter(|&(other, _)| other != task);
+        others.filter(|(_, t)| t.process == process).all(|(_, t)| t.released || t.dead)
+    }
+
     /// The lowest id that is free, so that ids come back soon. A process's own is taken as long as
-    /// it has threads.
+    /// it has threads, or is in the map: the programs tell processes by it.
     fn new_tid(&self) -> u32 {
         let tasks = self.tasks.borrow();
-        let ids = |task: &Task| [task.tid, task.tgid, task.old_tid.unwrap_or_default()];
-        let taken: HashSet<u32> = tasks.iter().filter(|task| !task.dead).flat_map(ids).collect();
+        let tid = |task: &Task| if task.released { task.tgid } else { task.tid };
+        let ids = |task: &Task| [tid(task), task.tgid, task.old_tid.unwrap_or_default()];
+        let mut taken: HashSet<u32> = tasks.iter().filter(|t| !t.dead).flat_map(ids).collect();
+        taken.extend(self.maps.processes.borrow().keys());
         (1..).find(|id| !taken.contains(id)).unwrap_or_default()
     }
 

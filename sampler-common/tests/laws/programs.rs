@@ -54,7 +54,7 @@ impl Machine {
 
     pub fn on_overflow(&self, c: usize, event: usize, delivered: bool) {
         let cpu = &self.maps.cpus[c];
-        let hit = cpu.hit(self.ids(self.current(c)));
+        let hit = cpu.hit(self.task(self.current(c)).address);
         let truth = self.oracle.owner(c);
         match hit {
             Hit::Nobody => assert_eq!(truth, Owner::Nobody),
@@ -74,8 +74,10 @@ impl Machine {
         }
         let process = self.task(child).process;
         self.measure(process);
-        if let Some(process) = self.process(self.task(child).tgid) {
-            self.create(child, &process, Seen::OffCpu);
+        if let Some(process) = self.process(self.task(child).tgid)
+            && self.create(child, &process, Seen::OffCpu).is_none()
+        {
+            process.undescribed.add(1);
         }
     }
 
@@ -99,9 +101,11 @@ impl Machine {
         if ran {
             self.credit_running(c);
         }
-        if let Some((index, thread)) = self.find(old_tid) {
+        if let Some((index, thread)) = self.find(task)
+            && thread.ids.get() != self.ids(task)
+        {
             self.nobody_runs(c);
-            self.retire(index, thread);
+            self.retire(index, thread, task);
         }
         match self.measured(task) {
             Some(process) if ran => self.enter(c, task, &process, Seen::Running),
@@ -115,6 +119,7 @@ impl Machine {
         let cpu = &self.maps.cpus[c];
         assert!(!cpu.is_busy(), "no program is running");
         cpu.begin();
+        cpu.task.set(self.task(self.current(c)).address);
         let running = cpu.running.get();
         let ran = running != NOBODY;
         if ran {
@@ -248,10 +253,6 @@ impl Machine {
                 self.credit_process(c, &process);
                 self.count_one_unattributed(&process, source::SWITCHES);
                 self.spend_one(owner, source::SWITCHES);
-                if dead {
-                    self.nobody_runs(c);
-                    self.end_if_over(tgid, &process);
-                }
             }
         } else if let Some(thread) = self.slot(running) {
             let account_ns = self.task(prev).exec_ns;
@@ -262,7 +263,7 @@ impl Machine {
             self.spend_one(owner, source::SWITCHES);
             if dead {
                 self.nobody_runs(c);
-                self.retire(running as u32, thread);
+                self.retire(running as u32, thread, prev);
             }
         }
     }
@@ -289,7 +290,10 @@ impl Machine {
                 }
                 self.runs(c, u64::from(index), next);
             }
-            None => self.runs(c, UNATTRIBUTED, next),
+            None => {
+                process.undescribed.add(1);
+                self.runs(c, UNATTRIBUTED, next);
+            }
         }
     }
 
@@ -327,19 +331,23 @@ impl Machine {
         process: &Process<Probe>,
         seen: Seen,
     ) -> Option<(u32, &Thread<Probe>)> {
-        if let Some((index, thread)) = self.find(self.task(task).tid) {
+        if let Some((index, thread)) = self.find(task) {
             let start_ns = self.task(task).start_ns;
             if thread.start_ns.get() == start_ns && thread.ids.get() == self.ids(task) {
                 return Some((index, thread));
             }
-            self.retire(index, thread);
+            process.descriptors.add(1);
+            self.retire(index, thread, task);
+            let created = self.create(task, process, seen);
+            process.descriptors.add(u64::MAX);
+            return created;
         }
         self.create(task, process, seen)
     }
 
-    fn find(&self, tid: u32) -> Option<(u32, &Thread<Probe>)> {
+    fn find(&self, task: TaskId) -> Option<(u32, &Thread<Probe>)> {
         super::cell::step();
-        let index = *self.maps.threads.borrow().get(&tid)?;
+        let index = *self.maps.threads.borrow().get(&self.task(task).address)?;
         Some((index, self.slot(u64::from(index))?))
     }
 
@@ -351,7 +359,7 @@ impl Machine {
     ) -> Option<(u32, &Thread<Probe>)> {
         let index = self.take_free()?;
         let thread = self.slot(u64::from(index))?;
-        let Task { tid, start_ns, exec_ns, .. } = self.task(task);
+        let Task { address, start_ns, exec_ns, .. } = self.task(task);
         let account_ns = match seen {
             Seen::OffCpu | Seen::Leaving => Some(exec_ns),
             Seen::Running => None,
@@ -361,7 +369,7 @@ impl Machine {
         self.oracle.start_clock(task, account_ns);
         self.change(task, |task| task.ran_on = None);
         super::cell::step();
-        self.maps.threads.borrow_mut().insert(tid, index);
+        self.maps.threads.borrow_mut().insert(address, index);
         process.descriptors.add(1);
         Some((index, thread))
     }
@@ -380,7 +388,7 @@ impl Machine {
         (index < capacity).then_some(index as u32)
     }
 
-    fn retire(&self, index: u32, thread: &Thread<Probe>) {
+    fn retire(&self, index: u32, thread: &Thread<Probe>, task: TaskId) {
         let (tgid, tid) = unpack_ids(thread.ids.get());
         let Some(process) = self.process(tgid) else {
             panic!("a descriptor of thread {tid} outlives process {tgid}");
@@ -389,11 +397,13 @@ impl Machine {
         thread.retire(&process, EVENTS);
         process.exited_threads.add(1);
         super::cell::step();
-        assert!(self.maps.threads.borrow_mut().remove(&tid).is_some(), "tid {tid} is not there");
+        let removed = self.maps.threads.borrow_mut().remove(&self.task(task).address);
+        assert_eq!(removed, Some(index), "the descriptor of thread {tid} is found by its task");
         super::cell::step();
         self.maps.free.borrow_mut().push(index);
-        process.descriptors.add(u64::MAX);
-        self.end_if_over(tgid, &process);
+        if process.descriptors.add(u64::MAX) == 1 {
+            self.end_if_over(tgid, &process);
+        }
     }
 
     /// The message with a thread's final counts.
@@ -406,10 +416,7 @@ impl Machine {
     }
 
     fn end_if_over(&self, tgid: u32, process: &Process<Probe>) {
-        if process.flags.get() & flag::ENDING == 0 || process.descriptors.get() != 0 {
-            return;
-        }
-        if self.has_unattributed_left(tgid) {
+        if process.flags.get() & flag::ENDING == 0 || process.undescribed.get() != 0 {
             return;
         }
         let end = process.events.each_ref().map(|totals| Totals {
@@ -421,15 +428,9 @@ impl Machine {
             running_ns: totals.running_ns.get(),
         });
         super::cell::step();
-        self.maps.processes.borrow_mut().remove(&tgid);
+        let removed = self.maps.processes.borrow_mut().remove(&tgid);
+        assert!(removed.is_some(), "process {tgid} ends once");
         self.note_process_end(tgid, &end);
-    }
-
-    /// The programs can't know this: a process whose last threads have no descriptor may end before
-    /// they have left. It does not here, so that the laws can be checked to the end.
-    fn has_unattributed_left(&self, tgid: u32) -> bool {
-        let processes = self.processes.borrow();
-        processes.iter().rfind(|process| process.tgid == tgid).is_some_and(|p| p.threads > 1)
     }
 
     /// The message with a process's final totals.
@@ -438,8 +439,8 @@ impl Machine {
         let process = processes.iter_mut().rfind(|process| process.tgid == tgid);
         let process = process.expect("a process that ends has begun");
         let end = std::array::from_fn(|event| end[event]);
-        assert!(process.end.is_none_or(|before| before == end), "its end says the same each time");
-        process.end = Some(end);
+        assert!(process.live == 0, "process {tgid} has threads that live");
+        assert!(process.end.replace(end).is_none(), "process {tgid} ends once");
     }
 
     fn sample(&self, c: usize, event: usize, thread: &Thread<Probe>, delivered: bool) {

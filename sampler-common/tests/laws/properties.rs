@@ -23,6 +23,8 @@ fn deed() -> impl Strategy<Value = Deed> {
         3 => (cpu(), prop::bool::weighted(0.3))
             .prop_map(|(cpu, new_process)| Deed::Fork { cpu, new_process }),
         3 => cpu().prop_map(|cpu| Deed::Exit { cpu }),
+        1 => cpu().prop_map(|cpu| Deed::Release { cpu }),
+        2 => (cpu(), 0..8_usize).prop_map(|(cpu, pick)| Deed::Succeed { cpu, pick }),
         1 => cpu().prop_map(|cpu| Deed::BeginExec { cpu }),
         1 => cpu().prop_map(|cpu| Deed::Exec { cpu }),
         2 => Just(Deed::Snapshot),

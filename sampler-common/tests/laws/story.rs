@@ -21,6 +21,10 @@ pub enum Deed {
     Fork { cpu: usize, new_process: bool },
     /// The running thread begins to exit.
     Exit { cpu: usize },
+    /// The running thread, which exits, gives back its tid.
+    Release { cpu: usize },
+    /// The running thread exits, gives back its tid, and is preempted by one that starts another.
+    Succeed { cpu: usize, pick: usize },
     /// The running thread takes over the main one's ids.
     BeginExec { cpu: usize },
     /// Its `exec` is through.
@@ -134,10 +138,20 @@ impl Machine {
                 self.fork(cpu(at), new_process);
             }
             Deed::Exit { cpu: at } => self.exit(cpu(at)),
+            Deed::Release { cpu: at } => self.release(cpu(at)),
+            Deed::Succeed { cpu: at, pick } => self.succeed(cpu(at), pick),
             Deed::BeginExec { cpu: at } => self.begin_exec(cpu(at)),
             Deed::Exec { cpu: at } => self.exec(cpu(at)),
             Deed::Snapshot => self.snapshot(),
         }
+    }
+
+    /// A thread on its way out, and the one that has its tid next.
+    fn succeed(&self, cpu: usize, pick: usize) {
+        self.exit(cpu);
+        self.release(cpu);
+        self.perform(Deed::Switch { cpu, pick, dies: false });
+        self.fork(cpu, false);
     }
 
     /// A switch that no program sees, time for the one that came, and one that is seen.

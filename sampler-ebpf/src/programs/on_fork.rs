@@ -53,8 +53,15 @@ fn follow(parent: Task, child: Task, of_parent: &'static Process) -> Option<&'st
         }
         return Some(of_parent);
     }
-    if !insert_process(child.tgid(), 0) {
-        count(cause::PROCESSES_EXHAUSTED);
+    if insert_process(child.tgid(), 0) {
+        return process(child.tgid());
     }
-    process(child.tgid())
+    // Either there is no room, or an earlier process of this id is still there, because it could not
+    // be ended by the programs: then it is taken to go on.
+    let earlier = process(child.tgid());
+    match earlier {
+        Some(earlier) => earlier.flags.set(0),
+        None => count(cause::PROCESSES_EXHAUSTED),
+    }
+    earlier
 }

@@ -7,9 +7,7 @@ use crate::maps::{SampleBuffer, count, process, sample_buffer, slot, this_cpu};
 use crate::message::send_sample;
 use aya_ebpf::EbpfContext;
 use aya_ebpf::bindings::BPF_F_USER_STACK;
-use aya_ebpf::helpers::generated::{
-    bpf_get_attach_cookie, bpf_get_current_pid_tgid, bpf_get_stack,
-};
+use aya_ebpf::helpers::generated::{bpf_get_attach_cookie, bpf_get_current_task, bpf_get_stack};
 use aya_ebpf::macros::perf_event;
 use aya_ebpf::programs::PerfEventContext;
 use core::mem::offset_of;
@@ -27,7 +25,7 @@ const CHAIN_BYTES: u32 = (MAX_CHAIN * 8) as u32;
 fn on_overflow(ctx: PerfEventContext) -> u32 {
     let Some(cpu) = this_cpu() else { return 0 };
     // SAFETY: no arguments.
-    match cpu.hit(unsafe { bpf_get_current_pid_tgid() }) {
+    match cpu.hit(unsafe { bpf_get_current_task() }) {
         Hit::Nobody => {}
         Hit::InSwitch => count(cause::HITS_IN_SWITCH),
         Hit::Unattributed => count(cause::HITS_WITHOUT_DESCRIPTOR),

@@ -20,6 +20,9 @@ fn on_snapshot(ctx: RawTracePointContext) -> i32 {
         return 1;
     }
     cpu.begin();
+    // SAFETY: no arguments; the current task can't go away under its own feet.
+    let current = Task(unsafe { bpf_get_current_task_btf() }.cast_const().cast());
+    cpu.task.set(current.address());
     let running = cpu.running.get();
     let ran = running != Cpu::<()>::NOBODY;
     if ran {
@@ -28,8 +31,6 @@ fn on_snapshot(ctx: RawTracePointContext) -> i32 {
     if !enabled() {
         cpu.run(Cpu::<()>::NOBODY, 0);
     } else if !ran || running == Cpu::<()>::UNATTRIBUTED {
-        // SAFETY: no arguments; the current task can't go away under its own feet.
-        let current = Task(unsafe { bpf_get_current_task_btf() }.cast_const().cast());
         match measured(current) {
             Some(process) if ran => enter(&ctx, cpu, current, process, Seen::Running),
             Some(process) => enter_fresh(&ctx, cpu, current, process, Seen::Running),
