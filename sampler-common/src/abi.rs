@@ -73,22 +73,20 @@ pub mod cause {
     pub const READ_ERRORS: u32 = 2;
     /// An overflow came in the middle of a switch.
     pub const HITS_IN_SWITCH: u32 = 3;
-    /// An overflow hit a measured process's thread that has no descriptor.
-    pub const HITS_WITHOUT_DESCRIPTOR: u32 = 4;
     /// A sample was taken but could not be sent.
-    pub const SAMPLES_LOST: u32 = 5;
+    pub const SAMPLES_LOST: u32 = 4;
     /// A thread's final count could not be sent.
-    pub const THREAD_ENDS_LOST: u32 = 6;
+    pub const THREAD_ENDS_LOST: u32 = 5;
     /// A process's final totals could not be sent; they stay in `PROCESSES`.
-    pub const PROCESS_ENDS_LOST: u32 = 7;
+    pub const PROCESS_ENDS_LOST: u32 = 6;
     /// A thread could not be selected, since `SELECTED` was full.
-    pub const SELECTED_EXHAUSTED: u32 = 8;
+    pub const SELECTED_EXHAUSTED: u32 = 7;
     /// A map operation failed that can't fail.
-    pub const MAP_ERRORS: u32 = 9;
+    pub const MAP_ERRORS: u32 = 8;
     /// The thread that leaves a CPU is not the one that was seen to get it.
-    pub const SWITCHES_MISSED: u32 = 10;
+    pub const SWITCHES_MISSED: u32 = 9;
     /// How many causes there are.
-    pub const COUNT: u32 = 11;
+    pub const COUNT: u32 = 10;
 }
 
 /// A counter at one moment: event count, and the times it was wanted and really counting.
@@ -202,7 +200,8 @@ pub struct Control<C = Word> {
 pub struct Cpu<C = Word> {
     /// Not 0 while a switch is being accounted: an overflow then keeps its hands off.
     pub busy: C,
-    /// [`NOBODY`](Cpu::NOBODY), [`UNATTRIBUTED`](Cpu::UNATTRIBUTED), or a descriptor's index.
+    /// [`NOBODY`](Cpu::NOBODY), [`UNATTRIBUTED`](Cpu::UNATTRIBUTED), or a descriptor's index plus 1.
+    /// A new map holds zeroes: nobody runs.
     pub running: C,
     /// Ids of the measured thread that runs, as in [`Thread::ids`].
     pub ids: C,
@@ -238,9 +237,9 @@ impl<C> Thread<C> {
 
 impl<C> Cpu<C> {
     /// No measured thread runs.
-    pub const NOBODY: u64 = u64::MAX;
+    pub const NOBODY: u64 = 0;
     /// A measured thread without a descriptor runs.
-    pub const UNATTRIBUTED: u64 = u64::MAX - 1;
+    pub const UNATTRIBUTED: u64 = u64::MAX;
 }
 
 /// Kinds of message, [`Header::kind`].

@@ -49,7 +49,7 @@ impl<C: Cell> Cpu<C> {
         self.busy.get() != 0
     }
 
-    /// From now on `running` is credited: a descriptor's index, [`Cpu::NOBODY`] or
+    /// From now on `running` is credited: a descriptor's index plus 1, [`Cpu::NOBODY`] or
     /// [`Cpu::UNATTRIBUTED`].
     #[inline(always)]
     pub fn run(&self, running: u64, ids: u64) {
@@ -70,7 +70,7 @@ impl<C: Cell> Cpu<C> {
         } else if running == Self::UNATTRIBUTED {
             Hit::Unattributed
         } else {
-            Hit::Thread(running as u32)
+            Hit::Thread((running - 1) as u32)
         }
     }
 }

@@ -149,12 +149,34 @@ fn credit_clocks(thread: &Thread, ns: u64) {
 /// Credits a process with it, for a thread without a descriptor.
 #[inline(always)]
 pub fn credit_process(cpu: &Cpu, process: &Process) {
-    let seen_ns = if has_clock() { clock_advance(cpu) } else { 0 };
+    if has_clock() {
+        credit_process_clocks(process, clock_advance(cpu));
+    }
     for (event, (last, totals)) in cpu.last.iter().zip(&process.events).enumerate().take(events()) {
-        if source_of(event) == source::CLOCK {
-            totals.credit(Reading { count: seen_ns, ..Reading::default() });
-        } else if let Some(now) = read(event) {
+        if let Some(now) = read(event) {
             totals.credit(last.advance(now));
+        }
+    }
+}
+
+/// The same for one event.
+#[inline(always)]
+pub fn credit_process_event(cpu: &Cpu, process: &Process, event: usize) {
+    if source_of(event) == source::CLOCK {
+        credit_process_clocks(process, clock_advance(cpu));
+    } else if let (Some(last), Some(totals)) = (cpu.last.get(event), process.events.get(event))
+        && let Some(now) = read(event)
+    {
+        totals.credit(last.advance(now));
+    }
+}
+
+/// Credits a process's clocks: they go by together.
+#[inline(always)]
+fn credit_process_clocks(process: &Process, ns: u64) {
+    for (event, totals) in process.events.iter().enumerate().take(events()) {
+        if source_of(event) == source::CLOCK {
+            totals.credit(Reading { count: ns, ..Reading::default() });
         }
     }
 }

@@ -33,7 +33,7 @@ pub fn credit_running(cpu: &Cpu) {
         if let Some(process) = process(tgid) {
             credit_process(cpu, process);
         }
-    } else if let Some(thread) = slot(running as u32) {
+    } else if let Some(thread) = slot(running.wrapping_sub(1) as u32) {
         credit_thread(cpu, thread);
     }
 }
@@ -49,12 +49,12 @@ pub fn leave<C: EbpfContext>(ctx: &C, cpu: &Cpu, prev: Task) {
             credit_process(cpu, process);
             count_one_unattributed(process, source::SWITCHES);
         }
-    } else if let Some(thread) = slot(running as u32) {
+    } else if let Some(thread) = slot(running.wrapping_sub(1) as u32) {
         credit_leaving(cpu, thread, prev);
         count_one(thread, source::SWITCHES);
         if dead {
             cpu.run(Cpu::<()>::NOBODY, 0);
-            retire(ctx, running as u32, thread, prev);
+            retire(ctx, running.wrapping_sub(1) as u32, thread, prev);
         }
     }
 }
@@ -85,7 +85,7 @@ pub fn enter<C: EbpfContext>(ctx: &C, cpu: &Cpu, next: Task, process: &Process, 
             if thread.arrive(unsafe { bpf_get_smp_processor_id() }) {
                 count_one(thread, source::MIGRATIONS);
             }
-            cpu.run(u64::from(index), ids);
+            cpu.run(u64::from(index) + 1, ids);
         }
         None => {
             count(cause::DESCRIPTORS_EXHAUSTED);

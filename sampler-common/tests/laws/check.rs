@@ -51,7 +51,8 @@ impl Machine {
     pub fn check_thread(&self, task: TaskId, thread: &Thread<Probe>) {
         let truth = self.oracle.spent(Owner::Thread(task));
         let all = self.samples.borrow();
-        let samples: Vec<&Sample> = all.iter().filter(|sample| sample.task == task).collect();
+        let own = |sample: &&Sample| sample.task == task && sample.described;
+        let samples: Vec<&Sample> = all.iter().filter(own).collect();
         let lost = samples.iter().filter(|sample| !sample.delivered).count();
         let delivered = samples.len() - lost;
         assert_eq!(thread.samples.peek(), delivered as u64, "samples of task {task}");

@@ -61,6 +61,8 @@ pub struct Sample {
     pub event: usize,
     pub weight: u64,
     pub delivered: bool,
+    /// The thread had a descriptor.
+    pub described: bool,
 }
 
 /// What can come between two steps of a program.
@@ -145,9 +147,6 @@ impl Machine {
             plan: RefCell::new(plan),
             config,
         });
-        for cpu in &machine.maps.cpus {
-            sampler_common::cell::Cell::set(&cpu.running, abi::Cpu::<()>::NOBODY);
-        }
         let weak = Rc::downgrade(&machine);
         let hooked = cell::hook(move || {
             if let Some(machine) = weak.upgrade() {

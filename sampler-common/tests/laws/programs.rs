@@ -59,10 +59,15 @@ impl Machine {
         match hit {
             Hit::Nobody => assert_eq!(truth, Owner::Nobody),
             Hit::InSwitch => self.hits_in_switch.set(self.hits_in_switch.get() + 1),
-            Hit::Unattributed => assert!(matches!(truth, Owner::Unattributed(_)), "{truth:?}"),
+            Hit::Unattributed => {
+                assert!(matches!(truth, Owner::Unattributed(_)), "{truth:?}");
+                self.sample_unattributed(c, event, delivered);
+            }
             Hit::Thread(index) => {
-                // The call chain is that of the interrupted thread.
-                assert_eq!(truth, Owner::Thread(self.current(c)));
+                // The call chain is that of the interrupted thread, also while exec gives it another
+                // tid, before the programs are told.
+                let Owner::Thread(owner) = truth else { panic!("{truth:?} has a descriptor") };
+                assert_eq!(self.task(owner).address, self.task(self.current(c)).address);
                 self.sample(c, event, &self.maps.slots[index as usize], delivered);
             }
         }
@@ -119,7 +124,9 @@ impl Machine {
         let cpu = &self.maps.cpus[c];
         assert!(!cpu.is_busy(), "no program is running");
         cpu.begin();
-        cpu.task.set(self.task(self.current(c)).address);
+        if cpu.task.get() == 0 {
+            cpu.task.set(self.task(self.current(c)).address);
+        }
         let running = cpu.running.get();
         let ran = running != NOBODY;
         if ran {
@@ -159,7 +166,7 @@ impl Machine {
 
     /// The index of a descriptor, as the map's bounds check finds it.
     fn slot(&self, running: u64) -> Option<&Thread<Probe>> {
-        self.maps.slots.get(running as u32 as usize)
+        self.maps.slots.get(running.wrapping_sub(1) as u32 as usize)
     }
 
     fn runs(&self, c: usize, running: u64, task: TaskId) {
@@ -214,13 +221,27 @@ impl Machine {
     }
 
     fn credit_process(&self, c: usize, process: &Process<Probe>) {
-        let seen_ns = self.clock_advance(c, None);
+        self.credit_process_clocks(process, self.clock_advance(c, None));
         let last = self.maps.cpus[c].last.iter();
         for (event, (last, totals)) in last.zip(&process.events).enumerate().take(EVENTS) {
-            if SOURCES[event] == source::CLOCK {
-                totals.credit(Reading { count: seen_ns, ..Reading::default() });
-            } else if let Some(now) = self.read(c, event) {
+            if let Some(now) = self.read(c, event) {
                 totals.credit(last.advance(now));
+            }
+        }
+    }
+
+    fn credit_process_event(&self, c: usize, process: &Process<Probe>, event: usize) {
+        if SOURCES[event] == source::CLOCK {
+            self.credit_process_clocks(process, self.clock_advance(c, None));
+        } else if let Some(now) = self.read(c, event) {
+            process.events[event].credit(self.maps.cpus[c].last[event].advance(now));
+        }
+    }
+
+    fn credit_process_clocks(&self, process: &Process<Probe>, ns: u64) {
+        for (event, totals) in process.events.iter().enumerate().take(EVENTS) {
+            if SOURCES[event] == source::CLOCK {
+                totals.credit(Reading { count: ns, ..Reading::default() });
             }
         }
     }
@@ -263,7 +284,7 @@ impl Machine {
             self.spend_one(owner, source::SWITCHES);
             if dead {
                 self.nobody_runs(c);
-                self.retire(running as u32, thread, prev);
+                self.retire(running.wrapping_sub(1) as u32, thread, prev);
             }
         }
     }
@@ -288,7 +309,7 @@ impl Machine {
                 if ran_on.is_some_and(|ran_on| ran_on != c) {
                     self.spend_one(Owner::Thread(next), source::MIGRATIONS);
                 }
-                self.runs(c, u64::from(index), next);
+                self.runs(c, u64::from(index) + 1, next);
             }
             None => {
                 process.undescribed.add(1);
@@ -348,7 +369,7 @@ impl Machine {
     fn find(&self, task: TaskId) -> Option<(u32, &Thread<Probe>)> {
         super::cell::step();
         let index = *self.maps.threads.borrow().get(&self.task(task).address)?;
-        Some((index, self.slot(u64::from(index))?))
+        Some((index, self.slot(u64::from(index) + 1)?))
     }
 
     fn create(
@@ -358,7 +379,7 @@ impl Machine {
         seen: Seen,
     ) -> Option<(u32, &Thread<Probe>)> {
         let index = self.take_free()?;
-        let thread = self.slot(u64::from(index))?;
+        let thread = self.slot(u64::from(index) + 1)?;
         let Task { address, start_ns, exec_ns, .. } = self.task(task);
         let account_ns = match seen {
             Seen::OffCpu | Seen::Leaving => Some(exec_ns),
@@ -443,6 +464,23 @@ impl Machine {
         assert!(process.end.replace(end).is_none(), "process {tgid} ends once");
     }
 
+    fn sample_unattributed(&self, c: usize, event: usize, delivered: bool) {
+        let Some(process) = self.process(unpack_ids(self.maps.cpus[c].ids.get()).0) else {
+            panic!("a thread that is measured has a process");
+        };
+        let totals = &process.events[event];
+        self.credit_process_event(c, &process, event);
+        let weight = totals.carry.take();
+        if weight == 0 {
+            return;
+        }
+        let task = self.current(c);
+        self.samples.borrow_mut().push(Sample { task, event, weight, delivered, described: false });
+        if !delivered {
+            totals.lost.add(weight);
+        }
+    }
+
     fn sample(&self, c: usize, event: usize, thread: &Thread<Probe>, delivered: bool) {
         let cpu = &self.maps.cpus[c];
         let Some(process) = self.process(unpack_ids(cpu.ids.get()).0) else {
@@ -455,7 +493,7 @@ impl Machine {
             return;
         }
         let task = self.task_of(thread.ids.peek(), thread.start_ns.peek());
-        self.samples.borrow_mut().push(Sample { task, event, weight, delivered });
+        self.samples.borrow_mut().push(Sample { task, event, weight, delivered, described: true });
         if delivered {
             bump(&thread.samples, 1);
         } else {

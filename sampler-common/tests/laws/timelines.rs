@@ -192,12 +192,13 @@ fn what_a_thread_leaves_unsampled_is_carried() {
 #[test]
 fn a_thread_without_a_descriptor_counts_for_its_process() {
     let outcome = Timeline::play(1, &["AABBBAA", "   ^  ^"]);
-    // The hit of B is no sample: what it spent is carried, and A's first sample takes it along.
+    // The hit of B stands for what B has spent so far; the rest is carried, and A's first sample takes
+    // it along.
     assert_eq!(
         outcome,
         Outcome {
             live: vec![('A', 400, 0)],
-            samples: vec![('A', 400 + 300)],
+            samples: vec![('B', 200), ('A', 400 + 100)],
             unattributed: 300,
             ..Outcome::default()
         }

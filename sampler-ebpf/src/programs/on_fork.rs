@@ -21,14 +21,9 @@ fn on_fork(ctx: BtfTracePointContext) -> i32 {
     }
     let Some(of_parent) = process(parent.tgid()) else { return 0 };
     let Some(of_child) = follow(parent, child, of_parent) else { return 0 };
-    debug!(
-        &ctx,
-        "thread {} of {} starts {} of {}",
-        parent.tid(),
-        parent.tgid(),
-        child.tid(),
-        child.tgid()
-    );
+    if child.tgid() != parent.tgid() {
+        debug!(&ctx, "process {} starts {}", parent.tgid(), child.tgid());
+    }
     // When none is free, it may get one at a later switch.
     if create(child, of_child, Seen::OffCpu).is_none() {
         of_child.undescribed.add(1);

@@ -1,7 +1,7 @@
 //! An event's overflow on this CPU, in an NMI where the PMU has one: a sample, if a measured thread
 //! runs. Allocates nothing, creates nothing, logs nothing.
 
-use crate::counters::credit_event;
+use crate::counters::{credit_event, credit_process_event};
 use crate::globals::chains;
 use crate::maps::{SampleBuffer, count, process, sample_buffer, slot, this_cpu};
 use crate::message::send_sample;
@@ -28,7 +28,7 @@ fn on_overflow(ctx: PerfEventContext) -> u32 {
     match cpu.hit(unsafe { bpf_get_current_task() }) {
         Hit::Nobody => {}
         Hit::InSwitch => count(cause::HITS_IN_SWITCH),
-        Hit::Unattributed => count(cause::HITS_WITHOUT_DESCRIPTOR),
+        Hit::Unattributed => sample_unattributed(&ctx, cpu),
         Hit::Thread(index) => {
             if let Some(thread) = slot(index) {
                 sample(&ctx, cpu, thread);
@@ -62,6 +62,28 @@ fn sample(ctx: &PerfEventContext, cpu: &Cpu, thread: &Thread) {
         count(cause::SAMPLES_LOST);
         bump(&thread.lost_samples, 1);
         counts.lose_sample(totals, weight);
+    }
+}
+
+/// A thread without a descriptor stands for all that its process has in the carry.
+#[inline(always)]
+fn sample_unattributed(ctx: &PerfEventContext, cpu: &Cpu) {
+    // SAFETY: the context is this program's own.
+    let event = unsafe { bpf_get_attach_cookie(ctx.as_ptr()) } as usize & (MAX_EVENTS - 1);
+    let ids = cpu.ids.get();
+    let Some(process) = process(unpack_ids(ids).0) else {
+        return count(cause::MAP_ERRORS);
+    };
+    let Some(totals) = process.events.get(event) else { return };
+    credit_process_event(cpu, process, event);
+    let weight = totals.carry.take();
+    if weight == 0 {
+        return;
+    }
+    let header = SampleHeader { ids, weight, event: event as u32, ..SampleHeader::default() };
+    if !write_and_send(ctx, header) {
+        count(cause::SAMPLES_LOST);
+        totals.lost.add(weight);
     }
 }
 

@@ -22,7 +22,10 @@ fn on_snapshot(ctx: RawTracePointContext) -> i32 {
     cpu.begin();
     // SAFETY: no arguments; the current task can't go away under its own feet.
     let current = Task(unsafe { bpf_get_current_task_btf() }.cast_const().cast());
-    cpu.task.set(current.address());
+    if cpu.task.get() == 0 {
+        // Once it is known who runs here, only a switch changes it: one that was not seen shows.
+        cpu.task.set(current.address());
+    }
     let running = cpu.running.get();
     let ran = running != Cpu::<()>::NOBODY;
     if ran {

@@ -10,10 +10,12 @@ use crate::model::event::{Event, Source};
 use crate::model::ledger::{Ledger, Present};
 use crate::model::record::{LostSamples, Read, Record, Stamp, Task};
 use crate::model::report::Report;
-use crate::model::snapshot::ThreadCounts;
+use crate::model::snapshot::{Snapshot, ThreadCounts};
 use rustc_hash::FxHashSet;
 use rustix::time::{ClockId, clock_gettime};
 use sampler_common::abi::MAX_CHAIN;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 /// Why records could not be kept.
@@ -79,6 +81,7 @@ pub struct Collector {
     exited: u64,
     samples: u64,
     start_ns: u64,
+    live: Arc<AtomicU64>,
 }
 
 impl Collector {
@@ -111,6 +114,7 @@ impl Collector {
             exited: 0,
             samples: 0,
             start_ns: 0,
+            live: Arc::default(),
         })
     }
 
@@ -167,8 +171,17 @@ impl Collector {
     pub fn drain(&mut self) -> Result<(), CaptureError> {
         let began_ns = now_ns();
         self.read_rings();
+        if self.scope.selected.is_some() {
+            self.live.store(self.programs.live_threads(), Ordering::Relaxed);
+        }
         let settled = self.merge.settled(began_ns);
-        self.write(&settled)
+        self.pass_on(settled)
+    }
+
+    /// How many of the chosen threads have a descriptor, as of the last [`drain`](Self::drain).
+    /// Not kept up to date when whole processes are measured.
+    pub fn live_threads(&self) -> Arc<AtomicU64> {
+        Arc::clone(&self.live)
     }
 
     /// What has happened so far.
@@ -210,7 +223,7 @@ impl Collector {
         self.ledger.open_snapshot();
         let snapshot = self.programs.snapshot()?;
         self.drain()?;
-        self.name_processes();
+        self.name_processes(&snapshot);
         let present = self.present();
         let report = self.ledger.report(&snapshot, &present, nanos(duration), false);
         self.ledger.close_interval(&snapshot);
@@ -225,15 +238,15 @@ impl Collector {
         self.read_rings();
         self.ledger.open_snapshot();
         let snapshot = self.programs.snapshot()?;
-        self.name_processes();
         for thread in &snapshot.threads {
             let stamp = Stamp { time_ns: now_ns(), tgid: thread.tgid, tid: thread.tid, cpu: 0 };
             self.record_counts(stamp, thread);
         }
+        let rest = self.merge.all();
+        self.pass_on(rest)?;
+        self.name_processes(&snapshot);
         let present = self.present();
         let report = self.ledger.report(&snapshot, &present, nanos(duration), true);
-        let rest = self.merge.all();
-        self.write(&rest)?;
         if let Some(sink) = self.sink.take() {
             sink.finish().map_err(CaptureError::Recording)?;
         }
@@ -276,14 +289,27 @@ impl Collector {
                 self.samples += 1;
                 self.ledger.enter_sample(sample.stamp.tgid, sample.event, sample.weight, truncated);
             }
-            Record::Fork(task) => self.follow(*task),
-            Record::Comm(comm) => self.ledger.rename(comm),
             Record::Throttle(_, true) => self.ledger.enter_throttle(),
             _ => {}
         }
-        if self.sink.is_some() && self.is_of_interest(&record) {
+        let needed = matches!(record, Record::Fork(_) | Record::Comm(_));
+        if needed || self.sink.is_some() {
             self.merge.push(record);
         }
+    }
+
+    /// Follows what happened in the order in which it did: whether a record is of interest hangs on
+    /// those before it, which may have come from another CPU.
+    fn pass_on(&mut self, mut records: Vec<Record>) -> Result<(), CaptureError> {
+        records.retain(|record| {
+            match record {
+                Record::Fork(task) => self.follow(*task),
+                Record::Comm(comm) => self.ledger.rename(comm),
+                _ => {}
+            }
+            self.is_of_interest(record)
+        });
+        self.write(&records)
     }
 
     fn follow(&mut self, task: Task) {
@@ -336,7 +362,12 @@ impl Collector {
     }
 
     /// A process whose main thread has not run since the start has told nobody its name.
-    fn name_processes(&mut self) {
+    fn name_processes(&mut self, snapshot: &Snapshot) {
+        for &tgid in snapshot.processes.keys() {
+            if !self.ledger.has_process(tgid) {
+                self.ledger.add_process(tgid, b"");
+            }
+        }
         for tgid in self.ledger.unnamed() {
             if let Some(thread) = self.existing.thread(tgid, tgid) {
                 self.ledger.add_process(tgid, &thread.comm);

@@ -89,7 +89,13 @@ fn hold(
         // SAFETY: the child has this copy of the descriptor to itself and does not use it again.
         unsafe { rustix::io::close(go) };
         tell_id.write_all(&std::process::id().to_ne_bytes())?;
-        wait_for_go.read_exact(&mut [0])
+        if wait_for_go.read_exact(&mut [0]).is_err() {
+            // Nobody is left who would want to know why: an error returned from here is written to
+            // the parent, and aborts with a message when that is gone.
+            // SAFETY: ends the child, in which nothing has been set up that would have to be undone.
+            unsafe { libc::_exit(1) };
+        }
+        Ok(())
     }
 }
 
@@ -136,7 +142,7 @@ mod tests {
     fn it_ends_when_nobody_releases_it() {
         let HeldCommand { tgid, go, spawn, .. } = held(&["true"]);
         drop(go);
-        assert!(spawn.join().unwrap().is_err());
+        assert_eq!(spawn.join().unwrap().unwrap().wait().unwrap().code(), Some(1));
         assert!(!std::path::Path::new(&format!("/proc/{tgid}")).exists());
     }
 

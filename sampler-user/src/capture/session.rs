@@ -172,7 +172,7 @@ impl Session {
         collector.open(&existing)?;
         // From here on the watcher answers to signals.
         let (tell_stop, stops) = mpsc::channel(2);
-        let mut watched = Watched::new(self.targets)?;
+        let mut watched = Watched::new(self.targets, collector.live_threads())?;
         self.counters.enable()?;
         collector.start()?;
         watched.command = self.held.map(HeldCommand::release).transpose()?;

@@ -68,12 +68,13 @@ impl Target {
         Ok(threads.into_iter().map(|thread| thread.tid).collect())
     }
 
-    /// It has ended: all threads of the process, or the thread alone.
-    pub fn has_ended(&self) -> bool {
+    /// It has ended: all threads of the process, or the thread alone. A thread that is not the main
+    /// one goes on under another id when it calls `exec`; `live` says that some chosen thread does.
+    pub fn has_ended(&self, live: bool) -> bool {
         let mut fds = [PollFd::new(&self.pidfd, PollFlags::IN)];
         let process_ended =
             matches!(poll(&mut fds, Some(&Timespec { tv_sec: 0, tv_nsec: 0 })), Ok(1));
-        process_ended || self.tid.is_some_and(|tid| !has_thread(self.tgid, tid))
+        process_ended || !live && self.tid.is_some_and(|tid| !has_thread(self.tgid, tid))
     }
 }
 
@@ -109,9 +110,9 @@ mod tests {
     fn the_end_of_a_process_is_seen_before_it_is_reaped() {
         let mut child = Command::new("cat").stdin(Stdio::piped()).spawn().unwrap();
         let target = Target::process(child.id()).unwrap();
-        assert!(!target.has_ended());
+        assert!(!target.has_ended(false));
         drop(child.stdin.take());
-        while !target.has_ended() {
+        while !target.has_ended(true) {
             std::thread::sleep(std::time::Duration::from_millis(1));
         }
         child.wait().unwrap();
@@ -124,7 +125,7 @@ mod tests {
             let tid = rustix::thread::gettid().as_raw_nonzero().get() as u32;
             let error = Target::process(tid).unwrap_err();
             assert!(matches!(error, CaptureError::NotAProcess { tgid, .. } if tgid == std::process::id()));
-            assert!(!Target::thread(tid).unwrap().has_ended());
+            assert!(!Target::thread(tid).unwrap().has_ended(false));
         })
         .join()
         .unwrap();

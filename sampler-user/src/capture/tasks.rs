@@ -9,6 +9,8 @@ use crate::model::report::Report;
 use aya::Ebpf;
 use aya_log::EbpfLogger;
 use std::process::ExitStatus;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 use tokio::io::unix::AsyncFd;
 use tokio::signal::unix::{Signal, SignalKind, signal};
@@ -86,13 +88,15 @@ async fn await_last_switches(collector: &mut Collector) -> Result<(), CaptureErr
     Ok(())
 }
 
-/// What is watched, and by which signals one is told.
+/// What is watched, and by which signals one is told. `live` is how many chosen threads there are.
 pub(super) struct Watched {
     targets: Vec<Target>,
     /// The command, once it runs.
     pub command: Option<RunningCommand>,
+    live: Arc<AtomicU64>,
     interrupt: Signal,
     terminate: Signal,
+    hang_up: Signal,
 }
 
 impl Watched {
@@ -100,22 +104,26 @@ impl Watched {
     ///
     /// # Errors
     /// When a signal can't be watched.
-    pub fn new(targets: Vec<Target>) -> Result<Self, CaptureError> {
+    pub fn new(targets: Vec<Target>, live: Arc<AtomicU64>) -> Result<Self, CaptureError> {
         let watch = |kind| {
             signal(kind)
                 .map_err(|source| CaptureError::Machine { what: "signals".to_owned(), source })
         };
         Ok(Self {
             targets,
+            live,
             command: None,
             interrupt: watch(SignalKind::interrupt())?,
             terminate: watch(SignalKind::terminate())?,
+            hang_up: watch(SignalKind::hangup())?,
         })
     }
 
     fn have_ended(&mut self) -> bool {
         let command_ended = self.command.as_mut().is_some_and(|command| command.status().is_some());
-        command_ended || !self.targets.is_empty() && self.targets.iter().all(Target::has_ended)
+        let live = self.live.load(Ordering::Relaxed) != 0;
+        let have_ended = || self.targets.iter().all(|target| target.has_ended(live));
+        command_ended || !self.targets.is_empty() && have_ended()
     }
 }
 
@@ -132,6 +140,7 @@ pub(super) async fn watch(mut watched: Watched, tell: mpsc::Sender<Stop>) -> Opt
             },
             _ = watched.interrupt.recv() => { let _ = tell.send(Stop::Interrupted).await; }
             _ = watched.terminate.recv() => { let _ = tell.send(Stop::Interrupted).await; }
+            _ = watched.hang_up.recv() => { let _ = tell.send(Stop::Interrupted).await; }
             () = tell.closed() => break,
         }
     }

@@ -1,11 +1,10 @@
 //! What `record` and `stat` have in common: whom to measure, which events, how long.
 
-use super::console::Console;
 use crate::capture::events::{SamplingRequest, parse, resolve};
 use crate::capture::session::Plan;
 use crate::capture::sys;
 use crate::capture::target::Targets;
-use crate::model::event::Event;
+use crate::model::event::{Event, Sampling, Source};
 use anyhow::Context;
 use clap::Args;
 use perf_event_open_sys::bindings::{
@@ -23,6 +22,9 @@ pub(super) enum UsageError {
     /// No target.
     #[error("nothing to measure: give -p TGID, -t TID, -a, or a COMMAND")]
     NoTarget,
+    /// Recordings are not streamed.
+    #[error("can't record to standard output; give -o a file")]
+    StandardOutput,
     /// What stands where the command would start is an option, misspelt or of another subcommand.
     #[error("there is no option {option:?}; see `sampler {subcommand} --help`")]
     NoOption {
@@ -146,25 +148,34 @@ impl TargetArguments {
 
 impl EventArguments {
     /// The events, each sampled as asked for.
-    pub fn resolve(
-        &self,
-        sampling: SamplingRequest,
-        max_hz: u64,
-        console: Console,
-    ) -> anyhow::Result<Vec<Event>> {
-        let by_default = self.events.is_empty();
-        let mut events = if by_default {
+    pub fn resolve(&self, sampling: SamplingRequest, max_hz: u64) -> anyhow::Result<Vec<Event>> {
+        let mut events = if self.events.is_empty() {
             parse(&[default_event()], MAX_EVENTS)?
         } else {
             parse(&self.events, MAX_EVENTS)?
         };
         resolve(&mut events, sampling, max_hz)?;
-        if by_default && events.iter().any(|event| event.name == FALLBACK) {
-            console.say(&format!(
+        Ok(events)
+    }
+
+    /// What a user should know of the events as they are measured.
+    pub fn notes(&self, events: &[Event], sampled: bool) -> Vec<String> {
+        let mut notes = Vec::new();
+        if self.events.is_empty() && events.iter().any(|event| event.name == FALLBACK) {
+            notes.push(format!(
                 "this machine has no cycles counter; {FALLBACK} is measured instead"
             ));
         }
-        Ok(events)
+        for event in events {
+            if event.source == Source::Clock && (event.exclude_user || event.exclude_kernel) {
+                let name = &event.name;
+                notes.push(format!("{name} counts all time, as with perf; it only samples there"));
+            }
+            if sampled && event.sampling == Sampling::Off {
+                notes.push(format!("{} can't be sampled and is only counted", event.name));
+            }
+        }
+        notes
     }
 }
 

@@ -20,7 +20,10 @@ impl Console {
     pub fn new(quiet: bool, verbose: bool) -> Self {
         if verbose {
             // Fails when there is a log already, which then is the one to use.
-            let _ = env_logger::Builder::new().filter_level(LevelFilter::Debug).try_init();
+            let _ = env_logger::Builder::new()
+                .filter_level(LevelFilter::Warn)
+                .filter_module("sampler", LevelFilter::Debug)
+                .try_init();
         }
         Self { quiet, terminal: io::stderr().is_terminal() }
     }
@@ -45,13 +48,13 @@ impl Console {
 #[derive(Debug)]
 pub(super) struct Teller {
     console: Console,
-    doing: String,
+    at_start: Vec<String>,
 }
 
 impl Teller {
-    /// Tells that `doing` has started, and how it goes on.
-    pub fn new(console: Console, doing: String) -> Self {
-        Self { console, doing }
+    /// Tells these lines when it has started, and how it goes on.
+    pub fn new(console: Console, at_start: Vec<String>) -> Self {
+        Self { console, at_start }
     }
 
     /// Removes the line of progress.
@@ -62,7 +65,9 @@ impl Teller {
 
 impl Observer for Teller {
     fn started(&mut self) {
-        self.console.say(&self.doing);
+        for line in &self.at_start {
+            self.console.say(line);
+        }
     }
 
     fn progress(&mut self, progress: Progress, elapsed: Duration) {

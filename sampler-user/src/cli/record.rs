@@ -1,16 +1,18 @@
 //! `sampler record`.
 
-use super::common::{EventArguments, OutputArguments, TargetArguments, max_sample_rate};
+use super::common::{
+    EventArguments, OutputArguments, TargetArguments, UsageError, max_sample_rate,
+};
 use super::console::{Console, Teller};
 use super::exit;
 use crate::capture::collector::{Sink, SinkError};
 use crate::capture::events::SamplingRequest;
 use crate::capture::session::{Outcome, Session};
-use crate::model::event::Sampling;
 use crate::model::record::Record;
 use crate::model::report::Report;
 use crate::output::perfdata::{Header, Recording};
 use crate::output::{json, table};
+use anyhow::Context;
 use clap::{Args, ValueEnum};
 use std::ffi::OsString;
 use std::io::{self, Write};
@@ -110,21 +112,23 @@ pub(super) fn run(typed: Arguments, argv: &[OsString]) -> anyhow::Result<ExitCod
     let chains = sampling.call_graph == CallGraph::Fp;
     targets.check("record")?;
     let max_hz = max_sample_rate()?;
-    let events = events.resolve(sampling.request(max_hz), max_hz, console)?;
+    let measured = events.resolve(sampling.request(max_hz), max_hz)?;
     // Standard output is the command's.
     let json_to_stderr = targets.has_command() && output.is_none();
     let path = output.unwrap_or_else(|| PathBuf::from("sampler.data"));
-    let plan = targets.plan(events, chains, say.verbose);
+    if path.as_os_str() == "-" {
+        return Err(UsageError::StandardOutput.into());
+    }
+    let plan = targets.plan(measured, chains, say.verbose);
     let inherit = plan.inherit;
     let session = Session::arm(plan)?;
-    for event in session.events().iter().filter(|event| event.sampling == Sampling::Off) {
-        console.say(&format!("{} can't be sampled; it is only counted", event.name));
-    }
+    let mut told = events.notes(session.events(), true);
+    told.push(format!("recording to {}", path.display()));
     let mut header = Header::of_this_machine(session.events(), argv.iter().cloned());
     header.call_chains = chains;
     header.inherit = inherit;
     let sink = Box::new(FileSink::new(Recording::create(&path, header)?));
-    let mut teller = Teller::new(console, format!("recording to {}", path.display()));
+    let mut teller = Teller::new(console, told);
     let outcome = super::runtime()?.block_on(session.run(Some(sink), &mut teller));
     teller.clear();
     match outcome? {
@@ -136,7 +140,8 @@ pub(super) fn run(typed: Arguments, argv: &[OsString]) -> anyhow::Result<ExitCod
             if say.json && json_to_stderr {
                 json::write(&mut io::stderr().lock(), &report)?;
             } else if say.json {
-                json::write(&mut io::stdout().lock(), &report)?;
+                json::write(&mut io::stdout().lock(), &report)
+                    .context("can't write the result to standard output")?;
             } else if !say.quiet {
                 show(&mut io::stderr().lock(), &report)?;
             }

@@ -60,7 +60,7 @@ pub(super) fn run(typed: Arguments) -> anyhow::Result<ExitCode> {
     let Arguments { targets, events, interval_print, output, csv, say } = typed;
     let console = Console::new(say.quiet, say.verbose);
     targets.check("stat")?;
-    let events = events.resolve(SamplingRequest::None, 0, console)?;
+    let measured = events.resolve(SamplingRequest::None, 0)?;
     let format = match (csv, say.json) {
         (true, _) => Format::Csv,
         (false, true) => Format::Json,
@@ -68,23 +68,25 @@ pub(super) fn run(typed: Arguments) -> anyhow::Result<ExitCode> {
     };
     let to_stderr = targets.has_command();
     let max_rows = if targets.lists_all() { usize::MAX } else { MAX_ROWS };
-    let mut plan = targets.plan(events, false, say.verbose);
+    let mut plan = targets.plan(measured, false, say.verbose);
     plan.interval = interval_print.map(Duration::from_millis);
     let intervals = plan.interval.is_some();
     let session = Session::arm(plan)?;
+    let notes = events.notes(session.events(), false);
     let file = output.as_deref().map(open).transpose()?;
     let out: Box<dyn Write> = match &file {
         Some(file) => Box::new(file.try_clone().context("can't share the output file")?),
         None if to_stderr => Box::new(io::stderr()),
         None => Box::new(io::stdout()),
     };
-    let mut printer = Printer { console, format, max_rows, header_printed: false, file, out };
+    let mut printer =
+        Printer { console, notes, format, max_rows, header_printed: false, file, out };
     let outcome = super::runtime()?.block_on(session.run(None, &mut printer))?;
     match outcome {
         Outcome::Aborted => Ok(ExitCode::from(exit::ABORTED)),
         Outcome::Finished(report, status) => {
             if !intervals {
-                printer.print(&report, None)?;
+                printer.print(&report, None).context("can't write the result")?;
             } else if format == Format::Table {
                 printer.print_losses(&report)?;
             }
@@ -111,6 +113,7 @@ fn open(path: &Path) -> anyhow::Result<File> {
 /// Prints reports as they come.
 struct Printer {
     console: Console,
+    notes: Vec<String>,
     format: Format,
     max_rows: usize,
     header_printed: bool,
@@ -159,6 +162,9 @@ impl Observer for Printer {
         if let Some(file) = &self.file {
             // Only a plain file has anything to empty; for a device or a pipe this fails.
             let _ = file.set_len(0);
+        }
+        for note in &self.notes {
+            self.console.say(note);
         }
         self.console.say("counting");
     }

@@ -455,7 +455,6 @@ impl Ledger {
             read_errors: of(cause::READ_ERRORS),
             switches_missed: of(cause::SWITCHES_MISSED),
             hits_in_switch: of(cause::HITS_IN_SWITCH),
-            hits_without_descriptor: of(cause::HITS_WITHOUT_DESCRIPTOR),
             // The kernel's count of what found no room includes the programs' own messages.
             sideband_records: self.losses.sideband_records.saturating_sub(
                 of(cause::SAMPLES_LOST)

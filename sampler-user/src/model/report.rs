@@ -129,8 +129,6 @@ pub struct Losses {
     pub switches_missed: u64,
     /// Overflows in the middle of a switch, when it is not clear whose they are: no sample.
     pub hits_in_switch: u64,
-    /// Overflows in a measured process's thread that has no descriptor: no sample.
-    pub hits_without_descriptor: u64,
     /// Call chains that reached the maximum depth.
     pub truncated_chains: u64,
     /// Times the kernel stopped an event because it overflowed too often.
@@ -154,7 +152,6 @@ impl Losses {
             read_errors: self.read_errors - before.read_errors,
             switches_missed: self.switches_missed - before.switches_missed,
             hits_in_switch: self.hits_in_switch - before.hits_in_switch,
-            hits_without_descriptor: self.hits_without_descriptor - before.hits_without_descriptor,
             truncated_chains: self.truncated_chains - before.truncated_chains,
             throttled: self.throttled - before.throttled,
             // Estimated from two counters that are not read at once.

@@ -161,11 +161,7 @@ pub(super) fn exhausted() -> Report {
     });
     let process = process(70_000, "crowd", threads.collect(), Vec::new(), &[8_424_000_000]);
     Report {
-        losses: Losses {
-            descriptors_exhausted: 5_172,
-            hits_without_descriptor: 1,
-            ..Losses::default()
-        },
+        losses: Losses { descriptors_exhausted: 5_172, ..Losses::default() },
         descriptors: Descriptors { capacity: 64, peak: 64, in_use_at_end: 0 },
         ..report(vec![cpu_clock(Sampling::Period(1_000_000))], vec![process])
     }
@@ -257,7 +253,6 @@ pub(super) fn lossy() -> Report {
         read_errors: 5,
         switches_missed: 6,
         hits_in_switch: 7,
-        hits_without_descriptor: 8,
         truncated_chains: 9,
         throttled: 10,
         sideband_records: 11,

@@ -240,7 +240,6 @@ struct LossesShape {
     read_errors: u64,
     switches_missed: u64,
     hits_in_switch: u64,
-    hits_without_descriptor: u64,
     truncated_chains: u64,
     throttled: u64,
     sideband_records: u64,

@@ -11,7 +11,7 @@ pub const DEFAULT_HZ: u64 = 999;
 pub enum SamplingRequest {
     /// Counting only.
     None,
-    /// [`DEFAULT_HZ`] samples a second, or as many as the kernel allows if that is less.
+    /// 999 samples a second, or as many as the kernel allows if that is less.
     Default,
     /// A sample every so many events.
     Period(u64),

@@ -424,7 +424,6 @@ fn each_loss_has_its_own_name() {
             read_errors: of(cause::READ_ERRORS),
             switches_missed: of(cause::SWITCHES_MISSED),
             hits_in_switch: of(cause::HITS_IN_SWITCH),
-            hits_without_descriptor: of(cause::HITS_WITHOUT_DESCRIPTOR),
             truncated_chains: 1,
             throttled: 1,
             sideband_records: 1,

@@ -14,27 +14,18 @@ pub fn losses(report: &Report) -> Vec<String> {
 }
 
 /// Of samples; each of them leaves the counts as they are.
-fn samples(report: &Report) -> [Option<String>; 5] {
-    let Losses {
-        samples,
-        hits_in_switch,
-        hits_without_descriptor,
-        truncated_chains,
-        throttled,
-        ..
-    } = report.losses;
+fn samples(report: &Report) -> [Option<String>; 4] {
+    let Losses { samples, hits_in_switch, truncated_chains, throttled, .. } = report.losses;
     let in_switch = "in the middle of a switch gave no sample; later ones stand for them";
-    let without = "in threads without a descriptor gave no sample";
     let stopped = "an event overflowed too often and was not sampled for a while";
     [
         line(samples, "sample", "lost on the way, since sampler did not keep up", SAMPLE_LESS),
         line(hits_in_switch, "overflow", in_switch, "counts are not affected"),
-        line(hits_without_descriptor, "overflow", without, "raise --max-threads"),
         line(
             truncated_chains,
             "call chain",
             "cut off at the greatest depth",
-            "raise kernel.perf_event_max_stack",
+            "code without frame pointers often looks so; else raise kernel.perf_event_max_stack",
         ),
         line(throttled, "time", stopped, SAMPLE_LESS),
     ]
@@ -55,12 +46,12 @@ fn counts(report: &Report) -> [Option<String>; 5] {
     let exhausted = "a thread ran without a descriptor of its own; it counts as [unattributed]";
     let capacity = thousands(report.descriptors.capacity);
     let raise = format!("raise --max-threads above {capacity}");
-    let unseen = "of a measured thread not shown by the kernel";
+    let unseen = "of a measured thread hidden by the kernel";
     let clocks_only = report.events.iter().all(|event| event.source == Source::Clock);
     let effect = if clocks_only {
-        "counts are made up for"
+        "made up for from the scheduler's account"
     } else {
-        "clocks are made up for, but counts of other events are too low by what they miss"
+        "clocks are made up for from the scheduler's account, other events are counted too low"
     };
     [
         line(exit_records, "thread", undelivered, SAMPLE_LESS),
