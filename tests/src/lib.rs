@@ -15,7 +15,7 @@ mod skip;
 mod stream;
 mod workload;
 
-pub use measure::{Measured, measure, measure_with};
+pub use measure::{Measured, measure, measure_unhidden, measure_with};
 pub use near::{Bounds, assert_near};
 pub use sampler::{Finished, Running, Sampler};
 pub use skip::skip;

@@ -78,3 +78,22 @@ pub fn measure_with(subcommand: &str, sampler: &[&str], workload: &[&str]) -> Re
     assert_laws(&report);
     Ok(Measured { ready, truth, report, finished, recording, _folder: folder })
 }
+
+/// The same, once more when the kernel has hidden a switch, as that of some sandboxes does for tasks of
+/// its own: what a thread counts in a run that began unseen is not counted, except for its clocks.
+///
+/// # Errors
+/// When either program fails.
+///
+/// # Panics
+/// When a conservation law is broken.
+pub fn measure_unhidden(subcommand: &str, sampler: &[&str], workload: &[&str]) -> Result<Measured> {
+    const TRIES: u32 = 10;
+    for _ in 1..TRIES {
+        let measured = measure_with(subcommand, sampler, workload)?;
+        if measured.report.loss("switches_missed") == 0 {
+            return Ok(measured);
+        }
+    }
+    measure_with(subcommand, sampler, workload)
+}

@@ -4,7 +4,7 @@ use anyhow::{Context as _, Result};
 use sampler_tests::{
     Bounds, Measured, Sampler, Workload, assert_near,
     laws::assert_laws,
-    measure, measure_with,
+    measure, measure_unhidden, measure_with,
     procfs::cpus,
     protocol::{SHORT, SPAWNER, ThreadTruth},
     skip,
@@ -146,7 +146,8 @@ fn sleep_is_not_counted() -> Result<()> {
 fn page_faults_of_fresh_pages() -> Result<()> {
     let events = "page-faults,minor-faults,major-faults,page-faults:u,page-faults:k";
     for subcommand in ["record", "stat"] {
-        let measured = measure_with(subcommand, &["-e", events], &["faults", "--pages", "20000"])?;
+        let workload = ["faults", "--pages", "20000"];
+        let measured = measure_unhidden(subcommand, &["-e", events], &workload)?;
         let truth = thread(&measured, "toucher")?.faults;
         assert!(truth >= measured.truth.pages, "the workload touched its pages");
         let process = measured.process()?;
@@ -166,7 +167,7 @@ fn page_faults_of_fresh_pages() -> Result<()> {
 #[test]
 fn context_switches_by_the_kernels_books() -> Result<()> {
     let measured =
-        measure_with("stat", &["-e", "context-switches"], &["sleep-mix", "--seconds", "2"])?;
+        measure_unhidden("stat", &["-e", "context-switches"], &["sleep-mix", "--seconds", "2"])?;
     let truth = thread(&measured, "mixed")?.switches;
     assert!(truth > 100, "the workload slept: {truth}");
     // Its start and its end: the wait for the window's begin, for its end, and the last switch.
@@ -183,7 +184,7 @@ fn migrations_that_were_forced() -> Result<()> {
         return Ok(());
     }
     let measured =
-        measure_with("stat", &["-e", "cpu-migrations"], &["migrate", "--count", "2000"])?;
+        measure_unhidden("stat", &["-e", "cpu-migrations"], &["migrate", "--count", "2000"])?;
     assert_eq!(measured.truth.migrations, 2_000);
     let count = measured.process()?.named("mover", "cpu-migrations").count;
     // The scheduler may move it too, before it ties itself to a CPU.

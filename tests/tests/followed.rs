@@ -6,7 +6,7 @@ use anyhow::{Context as _, Result};
 use sampler_tests::{
     Bounds, Measured, Sampler, Workload, assert_near,
     laws::assert_laws,
-    measure, measure_with, procfs,
+    measure, measure_with, perf, procfs,
     protocol::{EXECED, LONG, Message, SHORT, Truth},
     report::Report,
     workload_program,
@@ -211,4 +211,39 @@ fn attached_again_and_again_in_a_storm() -> Result<()> {
         }
     }
     workload.kill()
+}
+
+/// The thread goes on under the process's id; to measure it alone is to follow it there.
+#[test]
+fn an_exec_by_a_thread_that_is_measured_alone() -> Result<()> {
+    let mut workload = Workload::start(&["exec-chain", "--from-thread"])?;
+    let ready = workload.ready().clone();
+    let execer = ready.tids["execer"].to_string();
+    let folder = tempfile::tempdir()?;
+    let sampler = Sampler::new(["record", "--json", "-e", "cpu-clock", "-t", &execer])?
+        .within(folder.path())
+        .spawn()?;
+    sampler.wait_until_armed()?;
+    workload.go()?;
+    workload.finish()?;
+    let report = sampler.finish()?.success()?.report()?;
+    assert_laws(&report);
+    let count = report.process(ready.tgid)?.total("cpu-clock")?.count;
+    // 300 ms before the exec and 300 ms after it, and nothing of the thread beside it.
+    assert!((550_000_000..700_000_000).contains(&count), "{count} ns");
+    assert_eq!(report.descriptors.in_use_at_end, 0);
+    Ok(())
+}
+
+/// A child's records can be read before those of the fork that made it, from another CPU's ring.
+#[test]
+fn each_process_of_a_tree_has_a_name() -> Result<()> {
+    for _ in 0..5 {
+        let measured = measure(&["-e", "cpu-clock"], &["fork-tree"])?;
+        let recording = measured.recording.to_string_lossy();
+        let text = perf::run_clean(["script", "-i", &recording, "-G", "-F", "comm,tid"])?;
+        let unnamed = text.lines().find(|line| line.trim_start().starts_with(':'));
+        assert_eq!(unnamed, None, "a thread that is known by its number alone");
+    }
+    Ok(())
 }
