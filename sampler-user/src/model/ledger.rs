@@ -13,7 +13,7 @@ use super::report::{
     Descriptors, ExitedGroup, Losses, Process, ProcessCount, Report, Thread, ThreadCount,
 };
 use super::snapshot::{ProcessEnd, Snapshot, ThreadCounts};
-use entry::{Balance, Counts, Entry, add, add_finished};
+use entry::{Balance, Counts, Entry, add, add_finished, finished_thread, subtract, to_thread};
 use rustc_hash::{FxHashMap, FxHashSet};
 use sampler_common::abi::{EventCounts, cause, flag};
 use std::collections::VecDeque;
@@ -464,41 +464,6 @@ impl Ledger {
             ..self.losses
         }
     }
-}
-
-fn to_thread(thread: &ThreadCounts, counts: Vec<ThreadCount>) -> Thread {
-    Thread {
-        tid: thread.tid,
-        comm: thread.comm.clone(),
-        start_ns: thread.start_ns,
-        exited: false,
-        state: '?',
-        samples: thread.samples,
-        counts,
-    }
-}
-
-fn finished_thread(thread: &ThreadCounts, mut counts: Vec<ThreadCount>) -> Thread {
-    for count in &mut counts {
-        count.residual = 0;
-    }
-    Thread { exited: true, state: 'X', ..to_thread(thread, counts) }
-}
-
-fn subtract(counts: &[ThreadCount], before: &[ThreadCount]) -> Vec<ThreadCount> {
-    counts
-        .iter()
-        .zip(before)
-        .map(|(now, before)| ThreadCount {
-            count: now.count.wrapping_sub(before.count),
-            sampled: now.sampled.wrapping_sub(before.sampled),
-            residual: now.residual.wrapping_sub(before.residual),
-            carried: now.carried.wrapping_sub(before.carried),
-            lost: now.lost.wrapping_sub(before.lost),
-            enabled_ns: now.enabled_ns.wrapping_sub(before.enabled_ns),
-            running_ns: now.running_ns.wrapping_sub(before.running_ns),
-        })
-        .collect()
 }
 
 #[cfg(test)]

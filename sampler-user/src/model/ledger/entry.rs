@@ -1,6 +1,7 @@
 //! One process in the books: what has been entered, and what of it has been reported.
 
 use crate::model::report::{ExitedGroup, Thread, ThreadCount};
+use crate::model::snapshot::ThreadCounts;
 use rustc_hash::FxHashMap;
 use sampler_common::abi;
 
@@ -183,4 +184,39 @@ pub fn add(sums: &mut [ThreadCount], counts: &[ThreadCount]) {
         sum.enabled_ns += count.enabled_ns;
         sum.running_ns += count.running_ns;
     }
+}
+
+pub(super) fn to_thread(thread: &ThreadCounts, counts: Vec<ThreadCount>) -> Thread {
+    Thread {
+        tid: thread.tid,
+        comm: thread.comm.clone(),
+        start_ns: thread.start_ns,
+        exited: false,
+        state: '?',
+        samples: thread.samples,
+        counts,
+    }
+}
+
+pub(super) fn finished_thread(thread: &ThreadCounts, mut counts: Vec<ThreadCount>) -> Thread {
+    for count in &mut counts {
+        count.residual = 0;
+    }
+    Thread { exited: true, state: 'X', ..to_thread(thread, counts) }
+}
+
+pub(super) fn subtract(counts: &[ThreadCount], before: &[ThreadCount]) -> Vec<ThreadCount> {
+    counts
+        .iter()
+        .zip(before)
+        .map(|(now, before)| ThreadCount {
+            count: now.count.wrapping_sub(before.count),
+            sampled: now.sampled.wrapping_sub(before.sampled),
+            residual: now.residual.wrapping_sub(before.residual),
+            carried: now.carried.wrapping_sub(before.carried),
+            lost: now.lost.wrapping_sub(before.lost),
+            enabled_ns: now.enabled_ns.wrapping_sub(before.enabled_ns),
+            running_ns: now.running_ns.wrapping_sub(before.running_ns),
+        })
+        .collect()
 }
