@@ -14,6 +14,7 @@ use crate::model::snapshot::{Snapshot, ThreadCounts};
 use rustc_hash::FxHashSet;
 use rustix::time::{ClockId, clock_gettime};
 use sampler_common::abi::MAX_CHAIN;
+use std::fs;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
@@ -82,6 +83,8 @@ pub struct Collector {
     samples: u64,
     start_ns: u64,
     live: Arc<AtomicU64>,
+    /// Addresses at which the kernel cuts a chain off.
+    max_chain: usize,
 }
 
 impl Collector {
@@ -115,6 +118,7 @@ impl Collector {
             samples: 0,
             start_ns: 0,
             live: Arc::default(),
+            max_chain: max_chain(),
         })
     }
 
@@ -284,8 +288,8 @@ impl Collector {
     fn enter_record(&mut self, record: Record) {
         match &record {
             Record::Sample(sample) => {
-                let truncated =
-                    sample.user_chain.len() >= MAX_CHAIN || sample.kernel_chain.len() >= MAX_CHAIN;
+                let deepest = sample.user_chain.len().max(sample.kernel_chain.len());
+                let truncated = deepest >= self.max_chain;
                 self.samples += 1;
                 self.ledger.enter_sample(sample.stamp.tgid, sample.event, sample.weight, truncated);
             }
@@ -398,6 +402,13 @@ impl Collector {
             None => Ok(()),
         }
     }
+}
+
+/// The programs' own limit, or the kernel's if that is less.
+fn max_chain() -> usize {
+    let kernels = fs::read_to_string("/proc/sys/kernel/perf_event_max_stack");
+    let kernels = kernels.ok().and_then(|depth| depth.trim().parse().ok());
+    kernels.map_or(MAX_CHAIN, |depth: usize| depth.min(MAX_CHAIN))
 }
 
 /// `CLOCK_MONOTONIC`, nanoseconds.

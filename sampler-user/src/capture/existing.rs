@@ -102,11 +102,6 @@ impl Existing {
         self.read_stat(CWD, &format!("/proc/{tgid}/task/{tid}/stat"), tgid, tid)
     }
 
-    /// The letter of a thread's state; `None` when it doesn't exist.
-    pub fn state(&self, tgid: u32, tid: u32) -> Option<char> {
-        self.thread(tgid, tid).map(|thread| thread.state)
-    }
-
     /// What a recording needs to know about a process that exists: the names of its `threads`,
     /// their starts, and the code it has mapped, all as of `time_ns`.
     ///
@@ -273,7 +268,7 @@ mod tests {
         // The kernel rounds down to a tick.
         let tick_ns = 1_000_000_000 / rustix::param::clock_ticks_per_second();
         assert!((before - tick_ns..=after).contains(&found.start_ns), "{found:?}");
-        assert_eq!(existing.state(own_tgid(), own_tid()), Some('R'));
+        assert_eq!(existing.thread(own_tgid(), own_tid()).unwrap().state, 'R');
         drop(stop);
         thread.unwrap().join().unwrap();
     }
@@ -285,7 +280,7 @@ mod tests {
         child.wait().unwrap();
         let mut existing = Existing::new();
         assert_eq!(existing.threads(tgid).unwrap(), []);
-        assert_eq!(existing.state(tgid, tgid), None);
+        assert_eq!(existing.thread(tgid, tgid), None);
         assert_eq!(existing.records(&[], 1), []);
     }
 }

@@ -6,7 +6,7 @@ use super::common::{
 use super::console::{Console, Teller};
 use super::exit;
 use crate::capture::collector::{Sink, SinkError};
-use crate::capture::events::SamplingRequest;
+use crate::capture::events::{DEFAULT_HZ, SamplingRequest};
 use crate::capture::session::{Outcome, Session};
 use crate::model::record::Record;
 use crate::model::report::Report;
@@ -123,6 +123,11 @@ pub(super) fn run(typed: Arguments, argv: &[OsString]) -> anyhow::Result<ExitCod
     let inherit = plan.inherit;
     let session = Session::arm(plan)?;
     let mut told = events.notes(session.events(), true);
+    if sampling.request(max_hz) == SamplingRequest::Default && max_hz < DEFAULT_HZ {
+        told.push(format!(
+            "kernel.perf_event_max_sample_rate allows {max_hz} samples a second; so many are taken"
+        ));
+    }
     told.push(format!("recording to {}", path.display()));
     let mut header = Header::of_this_machine(session.events(), argv.iter().cloned());
     header.call_chains = chains;

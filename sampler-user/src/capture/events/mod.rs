@@ -8,7 +8,7 @@ mod parse;
 mod sampling;
 
 pub use parse::parse;
-pub use sampling::{SamplingRequest, resolve};
+pub use sampling::{DEFAULT_HZ, SamplingRequest, resolve};
 
 use thiserror::Error;
 

@@ -25,7 +25,8 @@ fn samples(report: &Report) -> [Option<String>; 4] {
             truncated_chains,
             "call chain",
             "cut off at the greatest depth",
-            "code without frame pointers often looks so; else raise kernel.perf_event_max_stack",
+            "code without frame pointers often looks so; the depth is 127, or \
+             kernel.perf_event_max_stack if that is less",
         ),
         line(throttled, "time", stopped, SAMPLE_LESS),
     ]
